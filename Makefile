@@ -1,0 +1,39 @@
+# make demo   measures two classifiers of handwritten digits and writes a report (no download beyond packages)
+# make test   all tests;   make lint   format, lint and types;   make bench   speed against the peers
+# Each target sets up .venv by itself; `make clean` forgets it.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint format bench clean
+
+demo: .venv/ready
+	$(BIN)/python examples/digits.py build/demo
+	$(BIN)/maccal evaluate build/demo/naive-bayes.npz --compare build/demo/logistic.npz --out build/demo
+
+test: .venv/ready
+	$(BIN)/pytest
+
+lint: .venv/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: .venv/ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: .venv/ready-bench
+	$(BIN)/python benchmarks/metrics.py
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+.venv/ready-bench: .venv/ready
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[bench]"
+	touch $@
+
+clean:
+	rm -rf .venv build *.egg-info

@@ -1,0 +1,60 @@
+"""Probabilities and labels in, numbers with intervals out."""
+
+from maccal.metrics.bins import Bins, Worst
+from maccal.metrics.calibration import aece, classwise_ece, debiased_squared_ce, ece, ks, mce, smece
+from maccal.metrics.compare import Difference, compare
+from maccal.metrics.inputs import softmax, top_label
+from maccal.metrics.ranking import (
+    accuracy_at_coverage,
+    aurc,
+    auroc,
+    e_aurc,
+    energy,
+    fpr95,
+    max_logit,
+    max_softmax,
+    negative_entropy,
+    risk_curve,
+)
+from maccal.metrics.resampling import Interval, bootstrap, resample
+from maccal.metrics.scores import Split, accuracy, brier, brier_split, nll, nll_split
+from maccal.metrics.summary import METRICS, Metric, Summary, summary
+
+__all__ = [
+    "METRICS",
+    "Bins",
+    "Difference",
+    "Interval",
+    "Metric",
+    "Split",
+    "Summary",
+    "Worst",
+    "accuracy",
+    "accuracy_at_coverage",
+    "aece",
+    "aurc",
+    "auroc",
+    "bootstrap",
+    "brier",
+    "brier_split",
+    "classwise_ece",
+    "compare",
+    "debiased_squared_ce",
+    "e_aurc",
+    "ece",
+    "energy",
+    "fpr95",
+    "ks",
+    "max_logit",
+    "max_softmax",
+    "mce",
+    "negative_entropy",
+    "nll",
+    "nll_split",
+    "resample",
+    "risk_curve",
+    "smece",
+    "softmax",
+    "summary",
+    "top_label",
+]

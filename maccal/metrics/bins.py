@@ -1,0 +1,219 @@
+"""Bins: the sums behind a reliability diagram, mergeable and exact.
+
+A bin keeps how many rows fell into it, how many were right, and the sum of their confidences. The sum is kept in fixed
+point, as two float64 numbers that only ever hold whole numbers, so that adding up is exact: the same rows give the same
+bits in any order, in any batches, on any number of processes, up to 2**27 rows. A confidence is kept to 2**-52; float32
+confidences above 1/1000 are kept without any rounding.
+
+This file holds the only binning function of the package. Two conventions:
+
+    "maccal"  [lo, hi), the last bin closed: every value in [0, 1] has exactly one bin (the default)
+    "focal"   (lo, hi], as in the code of Mukhoti et al. 2020, which the paper builds on; a value at or below the first edge
+              belongs to no bin and is left out there
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.distributed
+from torch import Tensor
+
+from maccal.metrics.inputs import Array, blocks, check_confidence, check_labels, check_probs
+
+Convention = Literal["maccal", "focal"]
+Edges = Sequence[float] | np.ndarray
+TICK = 2.0**26  # a confidence is high / TICK + low / TICK**2, both whole numbers below TICK
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The bin with the largest gap, and how many rows stand behind it."""
+
+    gap: float
+    count: int
+    low: float
+    high: float
+
+
+def equal_width_edges(bins: int) -> np.ndarray:
+    if bins < 1:
+        raise ValueError(f"bins is {bins}; at least one is needed")
+    return np.arange(bins + 1) / bins
+
+
+def equal_mass_edges(confidence: Tensor, bins: int, convention: Convention = "maccal") -> np.ndarray:
+    """Edges that put about N / bins rows into each bin; equal confidences always share one bin.
+
+    "focal" interpolates between the sorted confidences, so that its last edge is the maximum and its first the minimum.
+    """
+    ordered = np.sort(confidence.cpu().numpy())
+    n = len(ordered)
+    if convention == "focal":
+        return np.interp(np.linspace(0, n, bins + 1), np.arange(n), ordered)
+    inner = ordered[np.arange(1, bins) * n // bins]
+    return np.concatenate([[0.0], np.unique(inner), [1.0]])
+
+
+def assign(values: Tensor, edges: np.ndarray, convention: Convention) -> Tensor:
+    """The bin of each float64 value; -1 where the convention leaves the value out.
+
+    Compared with the edges themselves, not with floor(value * bins), which is off by one at 0.29 of 100 bins.
+    """
+    if convention == "maccal":
+        return torch.bucketize(values, torch.from_numpy(edges[1:-1]).to(values.device), right=True)
+    if convention != "focal":
+        raise ValueError(f"convention is {convention!r}; choose 'maccal' or 'focal'")
+    inside = torch.bucketize(values, torch.from_numpy(edges).to(values.device)) - 1
+    return torch.where(inside < len(edges) - 1, inside, -1)
+
+
+def collect(index: Tensor, confidence: Tensor, correct: Tensor, size: int) -> np.ndarray:
+    """Rows count, correct, high, low of every bin: float64 sums of whole numbers."""
+    if bool((index < 0).any()):
+        inside = index >= 0
+        index, confidence, correct = index[inside], confidence[inside], correct[inside]
+    outcome = torch.bincount(2 * index + correct, minlength=2 * size).double().view(size, 2)
+    scaled = confidence * TICK
+    high = scaled.floor()
+    low = ((scaled - high) * TICK).round_()
+    sums = [torch.bincount(index, part, minlength=size) for part in (high, low)]
+    return torch.stack([outcome.sum(1), outcome[:, 1], *sums]).cpu().numpy()
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """Mergeable sums of a reliability diagram.
+
+    >>> a = Bins.of(np.array([0.95, 0.7]), np.array([True, False]), bins=10)
+    >>> b = Bins.of(np.array([1.0]), np.array([False]), bins=10)
+    >>> (a + b).n, round((a + b).ece(), 4)
+    (3, 0.55)
+
+    `sums` has rows count, correct, high, low over a last axis of bins; classwise sums have an axis of classes between.
+    """
+
+    edges: np.ndarray
+    sums: np.ndarray
+    n: int  # rows seen, those that "focal" leaves out included (for classwise sums: rows of probabilities)
+    convention: Convention = "maccal"
+
+    @classmethod
+    def empty(cls, bins: int | Edges = 15, *, classes: int | None = None, convention: Convention = "maccal") -> "Bins":
+        """No rows yet: the start of a stream, `total += Bins.of(...)`."""
+        edges = equal_width_edges(bins) if isinstance(bins, int) else check_edges(bins, convention)
+        shape = (4, len(edges) - 1) if classes is None else (4, classes, len(edges) - 1)
+        return cls(edges, np.zeros(shape), 0, convention)
+
+    @classmethod
+    def of(cls, confidence: Array, correct: Array, bins: int | Edges = 15, *, convention: Convention = "maccal") -> "Bins":
+        """The sums of N confidences and their outcomes; `bins` is a number of equal-width bins, or the edges."""
+        c, hit = check_confidence(confidence, correct)
+        start = cls.empty(bins, convention=convention)
+        index = assign(c, start.edges, convention)
+        return cls(start.edges, collect(index, c, hit, len(start.edges) - 1), len(c), convention)
+
+    @classmethod
+    def of_classes(cls, probs: Array, labels: Array, bins: int | Edges = 15, *, convention: Convention = "maccal") -> "Bins":
+        """One diagram a class: the confidence is p_k, the outcome whether the label is k."""
+        p = check_probs(probs)
+        rows, classes = p.shape
+        y = check_labels(labels, p)
+        start = cls.empty(bins, classes=classes, convention=convention)
+        width = len(start.edges) - 1
+        sums = np.zeros((4, classes * width))
+        names = torch.arange(classes, device=p.device)
+        for part in blocks(rows, classes):
+            value = p[part].double().clamp(max=1.0)  # a float32 row may overshoot one by an ulp
+            index = assign(value, start.edges, convention)
+            index = torch.where(index < 0, -1, index + names * width)
+            sums += collect(index.flatten(), value.flatten(), (y[part, None] == names).flatten(), classes * width)
+        return cls(start.edges, sums.reshape(4, classes, width), rows, convention)
+
+    def __add__(self, other: "Bins") -> "Bins":
+        same = (
+            self.sums.shape == other.sums.shape and np.array_equal(self.edges, other.edges) and self.convention == other.convention
+        )
+        if not same:
+            raise ValueError("these Bins have different edges, classes or conventions; only like Bins add up")
+        return Bins(self.edges, self.sums + other.sums, self.n + other.n, self.convention)
+
+    def __radd__(self, other: int) -> "Bins":
+        if other != 0:  # sum() starts from 0
+            return NotImplemented
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Bins):
+            return NotImplemented
+        same = self.convention == other.convention and self.n == other.n and np.array_equal(self.edges, other.edges)
+        return same and np.array_equal(self.sums, other.sums)
+
+    def all_reduce(self, group: "torch.distributed.ProcessGroup | None" = None) -> "Bins":
+        """The sums over all ranks of torch.distributed, on every rank: the very bits one process would have got."""
+        on_gpu = torch.distributed.get_backend(group) == "nccl"
+        total = torch.tensor([*self.sums.flat, self.n], dtype=torch.float64, device="cuda" if on_gpu else "cpu")
+        torch.distributed.all_reduce(total, group=group)
+        *sums, n = total.tolist()
+        return Bins(self.edges, np.reshape(sums, self.sums.shape), int(n), self.convention)
+
+    @property
+    def count(self) -> np.ndarray:
+        return self.sums[0]
+
+    @property
+    def correct(self) -> np.ndarray:
+        return self.sums[1]
+
+    @property
+    def confidence(self) -> np.ndarray:
+        """The sum of the confidences in each bin."""
+        return self.sums[2] / TICK + self.sums[3] / TICK**2
+
+    @property
+    def gap(self) -> np.ndarray:
+        """Mean confidence minus accuracy of each bin: above zero is overconfident; NaN where a bin is empty."""
+        filled = np.where(self.count > 0, self.count, np.nan)
+        return (self.confidence - self.correct) / filled
+
+    def ece(self) -> float:
+        """Sum over bins of share x |gap|; the mean over classes for classwise sums."""
+        self._not_empty()
+        per_class = np.abs(self.confidence - self.correct).sum(-1) / self.n
+        return float(per_class.mean())
+
+    def mce(self, min_count: int = 1) -> Worst:
+        """The largest |gap| of the bins that hold at least `min_count` rows; gap NaN and count 0 if no bin does."""
+        self._not_empty()
+        gap = np.where(self.count >= max(1, min_count), np.abs(self.gap), -1.0)
+        worst = int(gap.argmax())
+        if gap.flat[worst] < 0:
+            return Worst(float("nan"), 0, 0.0, 1.0)
+        place = worst % (len(self.edges) - 1)
+        return Worst(float(gap.flat[worst]), int(self.count.flat[worst]), *(float(e) for e in self.edges[place : place + 2]))
+
+    def debiased_squared_ce(self) -> float:
+        """Sum over bins of share x (gap^2 - a (1 - a) / (n - 1)), a the bin's accuracy (Kumar et al. 2019); may be below zero.
+
+        A bin of one row has no variance to subtract and counts as zero.
+        """
+        self._not_empty()
+        many = self.count > 1
+        count, accuracy = self.count[many], self.correct[many] / self.count[many]
+        noise = accuracy * (1 - accuracy) / (count - 1)
+        return float((count * (self.gap[many] ** 2 - noise)).sum() / self.n)
+
+    def _not_empty(self) -> None:
+        if self.n == 0:
+            raise ValueError("these Bins hold no rows")
+
+
+def check_edges(edges: Edges, convention: Convention) -> np.ndarray:
+    array = np.asarray(edges, dtype=np.float64)
+    if array.ndim != 1 or len(array) < 2 or not (np.diff(array) >= 0).all():
+        raise ValueError("bins must be a number of bins, or their ascending edges")
+    if convention == "maccal" and not (array[0] <= 0 and array[-1] >= 1):
+        raise ValueError(f"the edges of the bins run from {array[0]:g} to {array[-1]:g}; they must cover 0 to 1")
+    return array

@@ -1,0 +1,144 @@
+"""How far confidence is from accuracy: seven answers.
+
+    ece                   share-weighted gap over equal-width bins                       Naeini et al. 2015, Guo et al. 2017
+    aece                  the same over equal-mass bins, ties kept together              Nguyen & O'Connor 2015
+    mce                   the largest gap of any bin                                     Naeini et al. 2015
+    classwise_ece         ece of every class's probability, averaged                     Kull et al. 2019
+    debiased_squared_ce   squared error less the part that is sampling noise             Kumar et al. 2019
+    smece                 no bins: the residual smoothed at the one natural width        Blasiok & Nakkiran 2023
+    ks                    no bins: the largest cumulative gap                            Gupta et al. 2021
+
+All take confidences and outcomes of N rows (classwise_ece the N x K probabilities), return a fraction, and do not depend on
+the order of the rows. A perfectly calibrated model does not score 0: see resampling.py for its band.
+"""
+
+import numpy as np
+from scipy.fft import dct, idct
+from torch import Tensor
+
+from maccal.metrics.bins import Bins, Convention, equal_mass_edges
+from maccal.metrics.inputs import Array, check_confidence
+
+GRID = 4096  # cells on which smece smooths; the finest width it resolves is 1 / GRID
+
+
+def ece(confidence: Array, correct: Array, bins: int = 15, *, convention: Convention = "maccal") -> float:
+    """Expected calibration error: sum over equal-width bins of share x |accuracy - mean confidence|.
+
+    >>> ece(np.array([0.95, 1.0]), np.array([1, 0]), bins=10)
+    0.475
+    >>> round(ece(np.array([0.2, 0.3]), np.array([1, 0]), bins=5), 6)
+    0.25
+    >>> round(ece(np.array([0.2, 0.3]), np.array([1, 0]), bins=5, convention="focal"), 6)
+    0.55
+    """
+    return Bins.of(confidence, correct, bins, convention=convention).ece()
+
+
+def mce(confidence: Array, correct: Array, bins: int = 15, *, min_count: int = 1, convention: Convention = "maccal") -> float:
+    """Maximum calibration error: the largest |gap| of the bins with at least `min_count` rows (NaN if there is none).
+
+    `Bins.of(...).mce()` also tells which bin it was and how many rows it holds: often one.
+
+    >>> round(mce(np.array([0.95, 0.95, 0.31]), np.array([1, 1, 1]), bins=10), 6)
+    0.69
+    >>> round(mce(np.array([0.95, 0.95, 0.31]), np.array([1, 1, 1]), bins=10, min_count=2), 6)
+    0.05
+    """
+    return Bins.of(confidence, correct, bins, convention=convention).mce(min_count).gap
+
+
+def aece(confidence: Array, correct: Array, bins: int = 15, *, convention: Convention = "maccal") -> float:
+    """Adaptive ECE: as ece, over bins of about equal numbers of rows; equal confidences are never split.
+
+    >>> round(aece(np.array([0.6, 0.7, 0.8, 0.9]), np.array([0, 1, 1, 1]), bins=2), 6)
+    0.15
+    """
+    return equal_mass(confidence, correct, bins, convention).ece()
+
+
+def debiased_squared_ce(confidence: Array, correct: Array, bins: int = 15) -> float:
+    """Squared calibration error over equal-mass bins, less what sampling noise adds; may be below zero.
+
+    >>> round(debiased_squared_ce(np.array([0.9, 0.9, 0.9, 0.9]), np.array([1, 1, 0, 0]), bins=1), 6)
+    0.076667
+    """
+    return equal_mass(confidence, correct, bins, "maccal").debiased_squared_ce()
+
+
+def equal_mass(confidence: Array, correct: Array, bins: int, convention: Convention) -> Bins:
+    c, hit = check_confidence(confidence, correct)
+    return Bins.of(c, hit, equal_mass_edges(c, bins, convention), convention=convention)
+
+
+def classwise_ece(probs: Array, labels: Array, bins: int = 15, *, convention: Convention = "maccal") -> float:
+    """The mean over all K classes of the ECE of p_k against (label == k).
+
+    >>> round(classwise_ece(np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([0, 1])), 6)
+    0.35
+    """
+    return Bins.of_classes(probs, labels, bins, convention=convention).ece()
+
+
+def ks(confidence: Array, correct: Array) -> float:
+    """Kolmogorov-Smirnov calibration error: the largest |sum of (confidence - correct)| over all rows up to some confidence, / N.
+
+    >>> round(ks(np.array([0.6, 0.7, 0.8]), np.array([1, 1, 0])), 6)
+    0.233333
+    """
+    c, hit = check_confidence(confidence, correct)
+    values, start, residual = by_confidence(c, hit)
+    return float(np.abs(np.add.reduceat(residual, start).cumsum()).max() / len(values))
+
+
+def by_confidence(confidence: Tensor, correct: Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ascending confidences, where each run of equal ones starts, and confidence - correct in the same order.
+
+    Within a run of equal confidences the wrong rows come first, so that the order of the input leaves no trace.
+    """
+    c, hit = confidence.cpu().numpy(), correct.cpu().numpy()
+    order = np.lexsort((hit, c))
+    values, hits = c[order], hit[order]
+    start = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
+    return values, start, values - hits
+
+
+def smece(confidence: Array, correct: Array) -> float:
+    """Smooth calibration error: the value s at which smoothing confidence - correct with a Gaussian of width s leaves s.
+
+    The Gaussian is reflected at 0 and 1, that is, heat flows in a rod with closed ends; a cosine transform solves it.
+
+    >>> round(smece(np.full(100, 0.8), np.arange(100) < 60), 4)
+    0.2
+    """
+    c, hit = check_confidence(confidence, correct)
+    values, _, residual = by_confidence(c, hit)
+    return float(smooth_error(to_grid(values, residual[None] / len(values), GRID))[0])
+
+
+def to_grid(position: np.ndarray, mass: np.ndarray, cells: int) -> np.ndarray:
+    """Rows of masses at ascending positions in [0, 1], each shared between the two nearest of `cells` cell centres."""
+    place = np.clip(position * cells - 0.5, 0, cells - 1)
+    left = np.minimum(place.astype(np.int64), cells - 2)
+    share, start = place - left, np.flatnonzero(np.diff(left, prepend=-1))
+    out = np.zeros((len(mass), cells))
+    out[:, left[start]] += np.add.reduceat(mass * (1 - share), start, axis=1)
+    out[:, left[start] + 1] += np.add.reduceat(mass * share, start, axis=1)
+    return out
+
+
+def smooth_error(mass: np.ndarray, steps: int = 24) -> np.ndarray:
+    """smECE of each row of residual masses on a grid: the fixed point of width -> sum |residual smoothed at that width|.
+
+    The sum falls as the width grows, so bisection finds the one place where they meet.
+    """
+    cells = mass.shape[1]
+    spectrum = dct(mass, axis=1, norm="ortho")
+    frequency = np.pi * np.arange(cells)
+    low, high = np.zeros(len(mass)), np.ones(len(mass))
+    for _ in range(steps):
+        width = (low + high) / 2
+        smoothed = idct(spectrum * np.exp(-0.5 * (width[:, None] * frequency) ** 2), axis=1, norm="ortho")
+        above = np.abs(smoothed).sum(1) > width
+        low, high = np.where(above, width, low), np.where(above, high, width)
+    return (low + high) / 2

@@ -1,0 +1,221 @@
+"""The door of the metrics: arrays in, checked tensors out.
+
+Every public metric takes numpy arrays or torch tensors, on any device, and passes through here once.
+What is wrong raises ValueError naming the first offending row and the fix; nothing is normalised, clipped or dropped.
+Behind the door the code trusts its arguments.
+
+`top_label` is the hot path of the package: one trip through memory for N x K probabilities, in blocks that stay in cache.
+"""
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Array = Any  # numpy array, torch tensor, or anything numpy.asarray understands
+
+BLOCK = 1 << 20  # elements read per block: 4 MB of float32, so that the second look at a row finds it in cache
+SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}  # float32 and float64 rows: 1e-3
+
+
+def as_tensor(values: Array, name: str) -> Tensor:
+    """A tensor over the caller's memory, without a copy where none is needed."""
+    if isinstance(values, Tensor):
+        return values.detach()
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise ValueError(f"{name} has dtype {array.dtype}; pass an array of numbers")
+    if not array.dtype.isnative or any(stride < 0 for stride in array.strides):
+        array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # memory maps: we only read
+        return torch.from_numpy(array)
+
+
+def like(result: Tensor, source: Array) -> Array:
+    """The result in the caller's own kind of array."""
+    return result if isinstance(source, Tensor) else result.numpy()
+
+
+def blocks(rows: int, columns: int) -> Iterator[slice]:
+    step = max(1, BLOCK // max(1, columns))
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+def first(mask: Tensor) -> int:
+    return int(mask.to(torch.uint8).argmax())
+
+
+def matrix(values: Array, name: str) -> Tensor:
+    """An N x K floating-point tensor with N >= 1 and K >= 2; the values are not looked at."""
+    tensor = as_tensor(values, name)
+    if tensor.ndim != 2:
+        hint = "; for a binary score s pass the two columns (1 - s, s)" if tensor.ndim == 1 else ""
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected (rows, classes){hint}")
+    if tensor.shape[0] == 0:
+        raise ValueError(f"{name} is empty: there are no rows to measure")
+    if tensor.shape[1] < 2:
+        raise ValueError(f"{name} has one column; expected a column for each class, at least two")
+    if not tensor.is_floating_point():
+        raise ValueError(f"{name} has dtype {tensor.dtype}; expected floating point")
+    return tensor
+
+
+def check_labels(labels: Array, predictions: Tensor) -> Tensor:
+    """Class indices as int64 on the device of the N x K predictions, one for each row, within 0 .. K - 1."""
+    rows, classes = predictions.shape
+    tensor = as_tensor(labels, "labels")
+    if tensor.ndim == 2 and tensor.shape == (rows, classes):
+        raise ValueError(f"labels have shape {tuple(tensor.shape)}, as if one-hot; pass class indices: labels.argmax(1)")
+    if tensor.ndim != 1:
+        raise ValueError(f"labels have shape {tuple(tensor.shape)}; expected one class index per row: labels.reshape(-1)")
+    if tensor.shape[0] != rows:
+        raise ValueError(f"{rows} rows of predictions but {tensor.shape[0]} labels; they must match one to one")
+    if tensor.is_floating_point() or tensor.dtype == torch.bool:
+        raise ValueError(f"labels have dtype {tensor.dtype}; expected integer class indices: labels.astype(int)")
+    tensor = tensor.to(predictions.device, torch.int64)
+    low, high = (int(x) for x in torch.aminmax(tensor))
+    if low < 0 or high >= classes:
+        row = first((tensor < 0) | (tensor >= classes))
+        hint = "; they seem to count from 1: pass labels - 1" if low == 1 and high == classes else ""
+        raise ValueError(f"label {int(tensor[row])} in row {row} is outside 0 .. {classes - 1}{hint}")
+    return tensor
+
+
+def check_confidence(confidence: Array, correct: Array) -> tuple[Tensor, Tensor]:
+    """Float64 confidences in [0, 1] and boolean outcomes, both of length N >= 1, on the confidence's device."""
+    c, hit = as_tensor(confidence, "confidence"), as_tensor(correct, "correct")
+    if c.ndim != 1 or c.shape != hit.shape:
+        raise ValueError(
+            f"confidence has shape {tuple(c.shape)} and correct {tuple(hit.shape)}; expected two vectors of one length"
+            " (from N x K probabilities: top_label(probs, labels))"
+        )
+    if c.shape[0] == 0:
+        raise ValueError("confidence is empty: there are no rows to measure")
+    if not c.is_floating_point():
+        raise ValueError(f"confidence has dtype {c.dtype}; expected floating point")
+    c = c.to(torch.float64)
+    low, high = torch.aminmax(c)
+    if not (low >= 0 and high <= 1):  # also when either is NaN
+        row = first(~((c >= 0) & (c <= 1)))
+        raise ValueError(f"confidence {float(c[row]):.6g} in row {row} is outside [0, 1]")
+    if hit.dtype != torch.bool:
+        wrong = (hit != 0) & (hit != 1)
+        if bool(wrong.any()):
+            row = first(wrong)
+            raise ValueError(f"correct is {float(hit[row]):.6g} in row {row}; expected 0 or 1")
+        hit = hit != 0
+    return c, hit.to(c.device)
+
+
+def check_scores(scores: Array, name: str) -> Tensor:
+    """A vector of float64 scores without NaN; infinities are ordered like any other number."""
+    tensor = as_tensor(scores, name)
+    if tensor.ndim != 1 or tensor.shape[0] == 0:
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected a vector of at least one score")
+    tensor = tensor.to(torch.float64)
+    if bool(tensor.isnan().any()):
+        raise ValueError(f"{name} is NaN in row {first(tensor.isnan())}")
+    return tensor
+
+
+def not_finite(name: str, row: Tensor, index: int) -> ValueError:
+    value = float(row[~row.isfinite()][0])
+    return ValueError(f"{name} row {index} holds {value}; remove such rows or find where they come from")
+
+
+def row_error(row: Tensor, index: int) -> ValueError:
+    """What is wrong with this row of probabilities, in words."""
+    if not bool(row.isfinite().all()):
+        return not_finite("probs", row, index)
+    low, high, total = float(row.min()), float(row.max()), float(row.sum(dtype=torch.float64))
+    if low < 0 or high > 1.5:
+        seen = f"probs row {index} ranges from {low:.4g} to {high:.4g}"
+        return ValueError(f"{seen}: these look like logits; pass logits=..., or softmax(logits)")
+    return ValueError(f"probs row {index} sums to {total:.6g}, not 1; pass softmax probabilities, or logits=... for logits")
+
+
+def check_rows(probs: Tensor, totals: Tensor, lowest: Tensor) -> None:
+    """Raise for the first row with a value below 0, or whose sum is not 1 (NaN and infinity show in the sum)."""
+    tolerance = SUM_TOLERANCE.get(probs.dtype, 1e-3)
+    bad = ~((totals - 1).abs() <= tolerance)
+    if not bool(bad.any()) and bool(lowest >= 0):
+        return
+    for rows in blocks(*probs.shape):
+        wrong = bad[rows] | ~(probs[rows] >= 0).all(1)
+        if bool(wrong.any()):
+            index = rows.start + first(wrong)
+            raise row_error(probs[index], index)
+
+
+def check_probs(probs: Array) -> Tensor:
+    """Probabilities as an N x K tensor: every value in [0, 1], every row summing to 1 within the precision of its type."""
+    tensor = matrix(probs, "probs")
+    totals = torch.cat([row_sums(tensor[rows]) for rows in blocks(*tensor.shape)])
+    check_rows(tensor, totals, tensor.min())
+    return tensor
+
+
+def check_logits(logits: Array) -> Tensor:
+    """Finite logits as an N x K tensor of float32 or float64."""
+    tensor = matrix(logits, "logits")
+    tensor = tensor if tensor.dtype == torch.float64 else tensor.float()
+    if not bool(tensor.sum().isfinite()):  # one cheap pass; look closer only when it fails
+        wrong = ~tensor.isfinite().all(1)
+        if bool(wrong.any()):
+            raise not_finite("logits", tensor[first(wrong)], first(wrong))
+    return tensor
+
+
+def row_sums(block: Tensor) -> Tensor:
+    return block.sum(1, dtype=torch.float64 if block.dtype == torch.float64 else torch.float32)
+
+
+def softmax(logits: Array) -> Array:
+    """Probabilities from logits, row by row.
+
+    >>> softmax(np.array([[0.0, 0.0], [0.0, np.log(3)]])).tolist()
+    [[0.5, 0.5], [0.25, 0.75]]
+    """
+    return like(torch.softmax(check_logits(logits), 1), logits)
+
+
+def top_label(probs: Array, labels: Array) -> tuple[Array, Array]:
+    """Confidence (the largest probability of each row) and whether that class is the label.
+
+    Of classes that share the largest probability the first counts, as with argmax.
+
+    >>> confidence, correct = top_label(np.array([[0.8, 0.2], [0.5, 0.5]]), np.array([0, 1]))
+    >>> confidence.tolist(), correct.tolist()
+    ([0.8, 0.5], [True, False])
+    """
+    p = matrix(probs, "probs")
+    y = check_labels(labels, p)
+    confidence, correct = scan(p, y)
+    return like(confidence, probs), like(correct, probs)
+
+
+def scan(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The one pass of top_label: largest value, hit, sum and minimum of each block while it is in cache.
+
+    torch.max(dim=1) on the CPU is a scalar loop; amax and a gather are several times faster but blind to ties.
+    Two values tie for the maximum only at or below one half, so only hits down there are looked at again.
+    """
+    confidence = probs.new_empty(len(probs))
+    correct = torch.empty(len(probs), dtype=torch.bool, device=probs.device)
+    totals, lowest = [], []
+    for rows in blocks(*probs.shape):
+        block, label = probs[rows], labels[rows]
+        torch.amax(block, 1, out=confidence[rows])
+        totals.append(row_sums(block))
+        lowest.append(block.min())
+        hit = block.gather(1, label[:, None]).squeeze(1) == confidence[rows]
+        maybe_tied = (hit & (confidence[rows] <= 0.51)).nonzero().squeeze(1)
+        if len(maybe_tied):
+            hit[maybe_tied] = block[maybe_tied].argmax(1) == label[maybe_tied]
+        correct[rows] = hit
+    check_rows(probs, torch.cat(totals), torch.stack(lowest).min())
+    return confidence, correct

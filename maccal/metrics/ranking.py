@@ -1,0 +1,108 @@
+"""What depends only on the order of the scores: selective prediction, and telling in-distribution from out.
+
+Ties are shared out evenly (the expectation over all orders of the tied rows), so the order of the input never matters.
+In-distribution is the positive class throughout: a good score is high for ID rows and low for OOD rows.
+"""
+
+import numpy as np
+import torch
+
+from maccal.metrics.inputs import Array, check_confidence, check_logits, check_probs, check_scores, like
+
+
+def aurc(confidence: Array, correct: Array) -> float:
+    """Area under the risk-coverage curve: the error rate of the k surest rows, averaged over k = 1 .. N.
+
+    >>> round(aurc(np.array([0.9, 0.8, 0.7, 0.6]), np.array([1, 1, 0, 1])), 6)
+    0.145833
+    """
+    return float(risk_curve(confidence, correct).mean())
+
+
+def e_aurc(confidence: Array, correct: Array) -> float:
+    """Excess AURC: less the area of an oracle that puts every wrong row last; 0 is a perfect order.
+
+    >>> round(e_aurc(np.array([0.9, 0.8, 0.7, 0.6]), np.array([1, 1, 0, 1])), 6)
+    0.083333
+    """
+    c, hit = check_confidence(confidence, correct)
+    return aurc(c, hit) - float(best_aurc((~hit).sum().cpu().numpy(), len(c)))
+
+
+def best_aurc(wrong: np.ndarray, n: int) -> np.ndarray:
+    """AURC when all wrong rows come last: sum over the ranks k of the last `wrong` of (1 - (n - wrong) / k) / n."""
+    h = harmonic(n)
+    return (wrong - (n - wrong) * (h[n] - h[n - wrong])) / n
+
+
+def harmonic(n: int) -> np.ndarray:
+    """H_0 .. H_n, H_k = 1 + 1/2 + ... + 1/k."""
+    return np.concatenate([[0.0], (1 / np.arange(1, n + 1)).cumsum()])
+
+
+def accuracy_at_coverage(confidence: Array, correct: Array, coverage: float) -> float:
+    """The accuracy of the surest rows, `coverage` (above 0, at most 1) of all, rounded up to whole rows.
+
+    >>> accuracy_at_coverage(np.array([0.9, 0.8, 0.7, 0.6]), np.array([1, 1, 0, 1]), 0.5)
+    1.0
+    """
+    if not 0 < coverage <= 1:
+        raise ValueError(f"coverage is {coverage}; expected a share above 0 and at most 1")
+    risk = risk_curve(confidence, correct)
+    return float(1 - risk[int(np.ceil(coverage * len(risk) - 1e-9)) - 1])
+
+
+def risk_curve(confidence: Array, correct: Array) -> np.ndarray:
+    """Error rate of the k surest rows, k = 1 .. N."""
+    c, hit = (t.cpu().numpy() for t in check_confidence(confidence, correct))
+    _, group, size = np.unique(-c, return_inverse=True, return_counts=True)
+    share_wrong = np.bincount(group, ~hit) / size
+    return np.cumsum(np.repeat(share_wrong, size)) / np.arange(1, len(c) + 1)
+
+
+def auroc(id_scores: Array, ood_scores: Array) -> float:
+    """The chance that an ID row scores above an OOD row, ties counting one half.
+
+    >>> auroc(np.array([0.9, 0.8, 0.7]), np.array([0.7, 0.2]))
+    0.9166666666666666
+    """
+    inside, outside = check_scores(id_scores, "id_scores"), check_scores(ood_scores, "ood_scores")
+    ordered = outside.to(inside.device).sort().values
+    below = torch.searchsorted(ordered, inside) + torch.searchsorted(ordered, inside, right=True)
+    return float(below.double().mean() / (2 * len(ordered)))
+
+
+def fpr95(id_scores: Array, ood_scores: Array, tpr: float = 0.95) -> float:
+    """The share of OOD rows let through by the threshold that lets through 95 % of the ID rows.
+
+    Between two thresholds the ROC curve is a straight line; where it runs level at exactly `tpr`, its right end counts.
+
+    >>> fpr95(np.array([0.9, 0.8, 0.7]), np.array([0.75, 0.2]), tpr=2 / 3)
+    0.0
+    """
+    inside = check_scores(id_scores, "id_scores").cpu().numpy()
+    outside = check_scores(ood_scores, "ood_scores").cpu().numpy()
+    thresholds = np.unique(np.concatenate([inside, outside]))[::-1]
+    rates = [np.r_[0.0, 1 - np.searchsorted(np.sort(s), thresholds) / len(s)] for s in (inside, outside)]
+    return float(np.interp(tpr, *rates))
+
+
+def max_softmax(probs: Array) -> Array:
+    """OOD score: the largest probability."""
+    return like(check_probs(probs).amax(1), probs)
+
+
+def negative_entropy(probs: Array) -> Array:
+    """OOD score: minus the entropy of the probabilities, in nats."""
+    p = check_probs(probs)
+    return like(torch.xlogy(p, p).sum(1), probs)
+
+
+def max_logit(logits: Array) -> Array:
+    """OOD score: the largest logit."""
+    return like(check_logits(logits).amax(1), logits)
+
+
+def energy(logits: Array) -> Array:
+    """OOD score: log sum exp of the logits (minus the free energy of Liu et al. 2020)."""
+    return like(torch.logsumexp(check_logits(logits), 1), logits)

@@ -1,0 +1,197 @@
+"""Intervals: how much of a number is chance.
+
+Two questions, one machine. The *bootstrap* asks where the number would land on another test set like this one. The *null band*
+asks where it would land if the model were perfectly calibrated: outcomes are drawn from the very confidences it stated.
+
+Rows are first gathered into groups of equal confidence; above ROWS rows into about GROUPS groups of nearly equal confidence
+that never straddle a bin. A resample then draws the counts of the groups, not the rows, and all its statistics come out of
+cumulative sums over the groups in order of confidence: 1,000 resamples cost about half a second for a million rows.
+
+An error such as ECE is never below zero, so noise pushes it up, and the bootstrap adds that noise a second time. The interval is
+therefore centred: point + (resample - mean of the resamples). It covers the statistic at this N, as does the null band,
+so the two can be compared.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from maccal.metrics.bins import Bins, assign, equal_mass_edges, equal_width_edges
+from maccal.metrics.calibration import smooth_error, to_grid
+from maccal.metrics.inputs import Array, as_tensor, check_confidence
+from maccal.metrics.ranking import best_aurc, harmonic
+
+ROWS = 2048  # beyond this many rows they are gathered
+GROUPS = 1024  # into about this many groups
+BATCH = 1 << 21  # numbers of one batch of resamples in flight
+GRID = 512  # cells of smece within a resample
+LEVEL = 0.95
+
+Statistics = dict[str, np.ndarray]
+
+
+class Interval(NamedTuple):
+    low: float
+    high: float
+
+
+def bootstrap(metric: Callable[..., float], *arrays: Array, resamples: int = 1000, level: float = LEVEL, seed: int = 0) -> Interval:
+    """The centred bootstrap interval of any metric, by drawing rows of all arrays together.
+
+    For a metric of two samples pass the scores and a mask: `bootstrap(lambda s, inside: auroc(s[inside], s[~inside]), s, inside)`.
+
+    >>> from maccal.metrics.ranking import aurc
+    >>> confidence = np.linspace(0.5, 1, 200)
+    >>> low, high = bootstrap(aurc, confidence, np.arange(200) % 5 > 0, resamples=200)
+    >>> 0.1 < low < 0.2 < high < 0.3
+    True
+    """
+    n = len(arrays[0])
+    if any(len(a) != n for a in arrays):
+        raise ValueError(f"arrays of {', '.join(str(len(a)) for a in arrays)} rows; they must match one to one")
+    rng = np.random.default_rng(seed)
+    draws = np.array([metric(*(a[rows] for a in arrays)) for rows in (rng.integers(n, size=n) for _ in range(resamples))])
+    return centred(metric(*arrays), draws, level, (-np.inf, np.inf))
+
+
+def resample(
+    confidence: Array, correct: Array, *, bins: int = 15, resamples: int = 1000, seed: int = 0
+) -> tuple[Statistics, Statistics]:
+    """Draws of every top-label statistic: from the bootstrap, and from a calibrated model with the same confidences."""
+    c, hit = check_confidence(confidence, correct)
+    groups = gather(c, hit, bins)
+    rng = np.random.default_rng(seed)
+    tables = [
+        [statistics(groups, *drawn, bins) for drawn in draws(groups, resamples, rng)] for draws in (bootstrap_draws, null_draws)
+    ]
+    boot, null = ({name: np.concatenate([part[name] for part in table]) for name in table[0]} for table in tables)
+    return boot, null
+
+
+def centred(point: float, draws: np.ndarray, level: float = LEVEL, within: tuple[float, float] = (0.0, 1.0)) -> Interval:
+    """The point plus the spread of the draws about their mean, kept within the metric's range."""
+    low, high = point + np.quantile(draws, [(1 - level) / 2, (1 + level) / 2]) - draws.mean()
+    return Interval(*np.clip([low, high], *within).tolist())
+
+
+def band(draws: np.ndarray, level: float = LEVEL) -> Interval:
+    return Interval(*np.quantile(draws, [(1 - level) / 2, (1 + level) / 2]).tolist())
+
+
+class Groups(NamedTuple):
+    """Rows gathered by confidence, ascending: how many were right and wrong at each."""
+
+    confidence: np.ndarray
+    right: np.ndarray
+    wrong: np.ndarray
+
+
+def gather(confidence: Tensor, correct: Tensor, bins: int) -> Groups:
+    """Groups of exactly equal confidence, or, of many rows, of nearly equal confidence within one bin."""
+    if len(confidence) <= ROWS:
+        values, index = np.unique(confidence.cpu().numpy(), return_inverse=True)
+        right, total = np.bincount(index, correct.cpu().numpy()), np.bincount(index)
+        return Groups(values, right, total - right)
+    edges = np.union1d(equal_mass_edges(confidence, GROUPS), equal_width_edges(bins))
+    fine = Bins.of(confidence, correct, edges)
+    filled = fine.count > 0
+    count, right = fine.count[filled], fine.correct[filled]
+    return Groups(fine.confidence[filled] / count, right, count - right)
+
+
+def bootstrap_draws(groups: Groups, resamples: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Batches of (right, wrong) counts of resampled rows: N draws with replacement."""
+    atoms = np.concatenate([groups.right, groups.wrong])
+    n, size = int(atoms.sum()), len(atoms)
+    rows = np.repeat(np.arange(size), atoms.astype(np.int64)) if n < 16 * size else None  # the cheaper way to the same counts
+    for many in batches(resamples, size):
+        if rows is None:
+            drawn = rng.multinomial(n, atoms / n, many)
+        else:
+            drawn = np.stack([np.bincount(rows[rng.integers(n, size=n)], minlength=size) for _ in range(many)])
+        right, wrong = np.split(drawn.astype(np.float64), 2, axis=1)
+        yield right, wrong
+
+
+def null_draws(groups: Groups, resamples: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Batches of (right, wrong) counts of a calibrated model: each row is right with the probability it claims."""
+    count = groups.right + groups.wrong
+    trials = count.astype(np.int64)
+    single = trials.max() == 1  # a comparison is much cheaper than a binomial draw
+    for many in batches(resamples, len(count)):
+        shape = (many, len(count))
+        right = (
+            (rng.random(shape) < groups.confidence) if single else rng.binomial(trials, np.minimum(groups.confidence, 1.0), shape)
+        )
+        yield right.astype(np.float64), count - right
+
+
+def batches(resamples: int, width: int) -> Iterator[int]:
+    most = max(1, BATCH // max(1, width))
+    return (min(most, resamples - start) for start in range(0, resamples, most))
+
+
+def statistics(groups: Groups, right: np.ndarray, wrong: np.ndarray, bins: int) -> Statistics:
+    """Every statistic of confidences and outcomes, for each resample (row) of right and wrong counts.
+
+    One resample that equals the data gives what the public functions give; a test says so.
+    """
+    count = right + wrong
+    n = int(count[0].sum())
+    residual = count * groups.confidence - right
+    upto = [np.pad(x.cumsum(1), ((0, 0), (1, 0))) for x in (count, right, residual)]
+    masses = equal_mass_sums(upto, bins)
+    risk = area_under_risk(count, wrong, n)
+    return {
+        "accuracy": right.sum(1) / n,
+        "confidence": (count @ groups.confidence) / n,
+        **equal_width(groups.confidence, count, residual, bins, n),
+        "aece": np.abs(masses[2]).sum(1) / n,
+        "debiased_squared_ce": debiased(*masses) / n,
+        "smece": smooth_error(to_grid(groups.confidence, residual / n, GRID), steps=16),
+        "ks": np.abs(upto[2]).max(1) / n,
+        "aurc": risk,
+        "e_aurc": risk - best_aurc(wrong.sum(1).astype(np.int64), n),
+    }
+
+
+def equal_width(confidence: np.ndarray, count: np.ndarray, residual: np.ndarray, bins: int, n: int) -> Statistics:
+    index = assign(as_tensor(confidence, "confidence"), equal_width_edges(bins), "maccal").numpy()
+    start = np.flatnonzero(np.diff(index, prepend=-1))
+    gap, size = np.abs(np.add.reduceat(residual, start, axis=1)), np.add.reduceat(count, start, axis=1)
+    return {"ece": gap.sum(1) / n, "mce": (gap / np.maximum(size, 1)).max(1)}
+
+
+def equal_mass_sums(upto: list[np.ndarray], bins: int) -> list[np.ndarray]:
+    """Count, right and residual in each equal-mass bin of each resample, from their cumulative sums over the groups."""
+    reached = upto[0][:, 1:]
+    resamples, groups = reached.shape
+    n = reached[0, -1]
+    ranks = np.arange(1, bins) * int(n) // bins
+    # one search for all resamples: shift each resample's cumulative counts beyond the ones before it
+    shift = (np.arange(resamples) * (n + 1))[:, None]
+    cut = np.searchsorted((reached + shift).ravel(), (ranks + shift).ravel(), side="right").reshape(resamples, -1)
+    cut = np.pad(cut - groups * np.arange(resamples)[:, None], ((0, 0), (1, 1)), constant_values=((0, 0), (0, groups)))
+    return [np.diff(np.take_along_axis(x, cut, 1), axis=1) for x in upto]
+
+
+def debiased(count: np.ndarray, right: np.ndarray, residual: np.ndarray) -> np.ndarray:
+    size = np.maximum(count, 2)
+    noise = right * (size - right) / (size * (size - 1))
+    return np.where(count > 1, residual**2 / size - noise, 0.0).sum(1)
+
+
+def area_under_risk(count: np.ndarray, wrong: np.ndarray, n: int) -> np.ndarray:
+    """AURC from counts by ascending confidence; a group's wrong rows are spread evenly over its ranks.
+
+    Of a group on ranks a+1 .. b with E errors before it and error share e, the sum of risks is (E - a e)(H_b - H_a) + (b - a) e.
+    """
+    count, wrong = count[:, ::-1], wrong[:, ::-1]
+    share = wrong / np.maximum(count, 1)
+    before = np.cumsum(wrong, 1) - wrong
+    b = np.cumsum(count, 1).astype(np.int64)
+    a = b - count.astype(np.int64)
+    h = harmonic(n)
+    return ((before - a * share) * (h[b] - h[a]) + wrong).sum(1) / n

@@ -1,0 +1,203 @@
+"""summary: every number about one model's confidence, with its interval and the band of a calibrated model.
+
+Top-label statistics get their interval and null band from resampling.py. Means over rows (NLL, Brier and their splits) get the
+normal interval of a mean and a null band in closed form; classwise ECE the delta method and binomial counts a class and bin.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.stats import chi2, norm
+from torch import Tensor
+
+from maccal.metrics import calibration, ranking
+from maccal.metrics.bins import Bins, assign
+from maccal.metrics.inputs import Array, as_tensor, blocks, top_label
+from maccal.metrics.resampling import LEVEL, Interval, band, batches, centred, resample
+from maccal.metrics.scores import NullScore, as_scores, null_scores, row_scores, split_rows
+
+Z = float(norm.ppf((1 + LEVEL) / 2))
+
+
+class Metric(NamedTuple):
+    """How a number of the summary is shown and read."""
+
+    label: str
+    percent: bool
+    meaning: str
+
+
+METRICS = {
+    "accuracy": Metric("Accuracy", True, "share of rows whose most probable class is right"),
+    "confidence": Metric("Mean confidence", True, "what the model says its accuracy is"),
+    "ece": Metric("ECE", True, "average gap between confidence and accuracy, equal-width bins"),
+    "aece": Metric("AECE", True, "the same with equally filled bins"),
+    "smece": Metric("smECE", True, "the same without bins"),
+    "ks": Metric("KS error", True, "largest cumulative gap"),
+    "mce": Metric("MCE", True, "gap of the worst bin, which may hold few rows"),
+    "classwise_ece": Metric("Classwise ECE", True, "ECE of every class's probability, averaged"),
+    "debiased_squared_ce": Metric("Debiased CE²", False, "squared error less sampling noise; may be below zero"),
+    "nll": Metric("NLL", False, "negative log likelihood of the labels"),
+    "nll_refinement": Metric("· refinement", False, "NLL left after the best temperature"),
+    "nll_calibration": Metric("· calibration", False, "NLL that the best temperature would save"),
+    "brier": Metric("Brier", False, "squared distance to the one-hot label"),
+    "brier_refinement": Metric("· refinement", False, "Brier left after the best temperature"),
+    "brier_calibration": Metric("· calibration", False, "Brier that the best temperature would save"),
+    "aurc": Metric("AURC", False, "error rate averaged over how many of the surest rows are kept"),
+    "e_aurc": Metric("E-AURC", False, "AURC above that of a perfect order"),
+}
+
+
+class Summary(dict[str, Any]):
+    """A plain dict of numbers that prints as a table."""
+
+    def __str__(self) -> str:
+        lines = [f"{self['n']} rows, {self['classes']} classes, {self['bins']} bins"]
+        for name, metric in METRICS.items():
+            cells = [f"{metric.label:<16}{show(self[name], metric.percent):>9}"]
+            if f"{name}_low" in self:
+                cells.append(
+                    f"[{show(self[f'{name}_low'], metric.percent)}, {show(self[f'{name}_high'], metric.percent)}]".ljust(20)
+                )
+            if f"{name}_null_low" in self:
+                null = (show(self[f"{name}_null_{end}"], metric.percent) for end in ("low", "high"))
+                cells.append("calibrated: {} to {}".format(*null))
+            lines.append("  ".join(cells).rstrip())
+        return "\n".join([*lines, *([self["verdict"]] if "verdict" in self else [])])
+
+    def add(self, name: str, interval: Interval, null: Interval) -> None:
+        """The interval and the null band of a number, under their names."""
+        self.update({f"{name}_low": interval.low, f"{name}_high": interval.high})
+        if name != "confidence":  # the null model states the same confidences
+            self.update({f"{name}_null_low": null.low, f"{name}_null_high": null.high})
+
+
+def show(value: float, percent: bool) -> str:
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    if percent:
+        return f"{100 * value:.2f} %"
+    return f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:.4f}"
+
+
+def summary(
+    probs: Array | None = None,
+    labels: Array = None,
+    *,
+    logits: Array | None = None,
+    bins: int = 15,
+    interval: bool = False,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Summary:
+    """Every metric of one model, as fractions; with interval=True also `<name>_low/_high`, `<name>_null_low/_null_high`,
+    the `p_value` of its ECE under perfect calibration, and the `verdict` in words.
+
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.uniform(0.5, 1, 2000)
+    >>> s = summary(np.stack([p, 1 - p], 1), (rng.random(2000) > p).astype(int), interval=True)
+    >>> s["ece_null_low"] < s["ece"] < s["ece_null_high"], s["verdict"].split(":")[0]
+    (True, 'Cannot be told from a calibrated model')
+    """
+    scores, y = as_scores(probs, labels, logits)
+    p = scores.softmax(1) if probs is None else as_tensor(probs, "probs")
+    confidence, correct = top_label(p, y)
+    per_row = row_scores(scores, y)
+    splits = [split_rows(scores, y, which) for which in (0, 1)]
+    by_class = Bins.of_classes(p, y, bins)
+
+    result = Summary(n=len(p), classes=p.shape[1], bins=bins, **top_label_metrics(confidence, correct, bins))
+    result["classwise_ece"] = by_class.ece()
+    for name, row, (split, _) in zip(("nll", "brier"), per_row, splits, strict=True):
+        result.update({name: float(row.mean()), f"{name}_refinement": split.refinement, f"{name}_calibration": split.calibration})
+    result["temperature"] = splits[0][0].temperature
+    if not interval:
+        return result
+
+    boot, null = resample(confidence, correct, bins=bins, resamples=resamples, seed=seed)
+    for name in boot:
+        within = (-math.inf, math.inf) if name == "debiased_squared_ce" else (0.0, 1.0)
+        result.add(name, centred(result[name], boot[name], within=within), band(null[name]))
+    for name, row, (_, after), expected in zip(("nll", "brier"), per_row, splits, null_scores(scores), strict=True):
+        add_score(result, name, row, after, expected)
+    result.add("classwise_ece", classwise_interval(by_class, p, y), classwise_null(by_class, resamples, seed))
+    result["p_value"] = (1 + int((null["ece"] >= result["ece"]).sum())) / (1 + resamples)
+    result["verdict"] = verdict(result)
+    return result
+
+
+def top_label_metrics(confidence: Tensor, correct: Tensor, bins: int) -> dict[str, float]:
+    worst = Bins.of(confidence, correct, bins).mce()
+    return {
+        "accuracy": float(correct.double().mean()),
+        "confidence": float(confidence.double().mean()),
+        "ece": calibration.ece(confidence, correct, bins),
+        "aece": calibration.aece(confidence, correct, bins),
+        "smece": calibration.smece(confidence, correct),
+        "ks": calibration.ks(confidence, correct),
+        "mce": worst.gap,
+        "mce_count": worst.count,
+        "debiased_squared_ce": calibration.debiased_squared_ce(confidence, correct, bins),
+        "aurc": ranking.aurc(confidence, correct),
+        "e_aurc": ranking.e_aurc(confidence, correct),
+    }
+
+
+def add_score(result: Summary, name: str, before: Tensor, after: Tensor, null: NullScore) -> None:
+    """Intervals and null bands of a proper score and of its two parts."""
+    expected = Interval(null.mean - Z * null.deviation, null.mean + Z * null.deviation)
+    result.add(name, mean_interval(before), expected)
+    result.add(f"{name}_refinement", mean_interval(after), expected)
+    chance = null.gain * chi2.ppf([(1 - LEVEL) / 2, (1 + LEVEL) / 2], 1)
+    result.add(f"{name}_calibration", mean_interval(before - after), Interval(*chance.tolist()))
+
+
+def mean_interval(values: Tensor, low: float = 0.0) -> Interval:
+    """The normal interval of a mean of rows, not below the least the mean can be; NaN where a row is infinite."""
+    mean, spread = float(values.mean()), Z * float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return Interval(max(low, mean - spread), mean + spread) if math.isfinite(spread) else Interval(math.nan, math.nan)
+
+
+def classwise_interval(by_class: Bins, probs: Tensor, labels: Tensor) -> Interval:
+    """The delta method: each row's share in the classwise ECE, with the signs of the gaps as they stand."""
+    classes, width = by_class.count.shape
+    sign = torch.from_numpy(np.sign(by_class.confidence - by_class.correct)).to(probs.device).flatten()
+    names = torch.arange(classes, device=probs.device)
+    share = torch.empty(len(probs), dtype=torch.float64, device=probs.device)
+    for rows in blocks(*probs.shape):
+        value = probs[rows].double()
+        index = assign(value, by_class.edges, by_class.convention) + names * width
+        share[rows] = (sign[index] * (value - (labels[rows, None] == names).double())).mean(1)
+    return mean_interval(share)
+
+
+def classwise_null(by_class: Bins, resamples: int, seed: int) -> Interval:
+    """Labels drawn from the probabilities, as binomial counts a class and bin; of two classes one mirrors the other."""
+    count, total = (x[:1] if len(x) == 2 else x for x in (by_class.count, by_class.confidence))
+    filled = count > 0
+    trials, expected = count[filled].astype(np.int64), total[filled]
+    chance = np.clip(expected / trials, 0, 1)
+    rng = np.random.default_rng(seed)
+    resamples = min(resamples, max(100, 2_000_000 // len(trials)))
+    draws = [
+        np.abs(rng.binomial(trials, chance, (many, len(trials))) - expected).sum(1) for many in batches(resamples, len(trials))
+    ]
+    return band(np.concatenate(draws) / (by_class.n * len(count)))
+
+
+def verdict(s: Summary) -> str:
+    """Whether the model can be told from a calibrated one, and which way it errs, in words."""
+    floor = (
+        f"a calibrated model with these confidences would score {100 * s['ece_null_low']:.2f} to {100 * s['ece_null_high']:.2f} %"
+    )
+    chance = f"p {'<' if s['p_value'] < 0.002 else '='} {max(s['p_value'], 0.002):.3f}"
+    if s["p_value"] > 1 - LEVEL:
+        return f"Cannot be told from a calibrated model: its ECE is {show(s['ece'], True)}, and {floor} ({chance}, {s['n']} rows)."
+    says = f"it says {show(s['confidence'], True)} and is right {show(s['accuracy'], True)} of the time"
+    over, under = s["accuracy"] < s["accuracy_null_low"], s["accuracy"] > s["accuracy_null_high"]
+    kind = "Overconfident" if over else "Underconfident" if under else "Miscalibrated, too sure here and not sure enough there"
+    return f"{kind}: {says}. Its ECE is {show(s['ece'], True)}, and {floor} ({chance}, {s['n']} rows)."
