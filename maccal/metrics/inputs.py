@@ -61,7 +61,7 @@ def matrix(values: Array, name: str) -> Tensor:
         raise ValueError(f"{name} has one column; expected a column for each class, at least two")
     if not tensor.is_floating_point():
         raise ValueError(f"{name} has dtype {tensor.dtype}; expected floating point")
-    return tensor
+    return tensor.contiguous()
 
 
 def check_labels(labels: Array, predictions: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ def check_confidence(confidence: Array, correct: Array) -> tuple[Tensor, Tensor]
         raise ValueError("confidence is empty: there are no rows to measure")
     if not c.is_floating_point():
         raise ValueError(f"confidence has dtype {c.dtype}; expected floating point")
-    c = c.to(torch.float64)
+    c = c.to(torch.float64).contiguous()
     low, high = torch.aminmax(c)
     if not (low >= 0 and high <= 1):  # also when either is NaN
         row = first(~((c >= 0) & (c <= 1)))

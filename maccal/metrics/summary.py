@@ -14,11 +14,12 @@ from torch import Tensor
 
 from maccal.metrics import calibration, ranking
 from maccal.metrics.bins import Bins, assign
-from maccal.metrics.inputs import Array, as_tensor, blocks, top_label
+from maccal.metrics.inputs import Array, blocks, matrix, top_label
 from maccal.metrics.resampling import LEVEL, Interval, band, batches, centred, resample
 from maccal.metrics.scores import NullScore, as_scores, null_scores, row_scores, split_rows
 
 Z = float(norm.ppf((1 + LEVEL) / 2))
+TESTED = ("ece", "ks")  # ECE sees gaps of either sign, the KS error a small gap that all rows share
 
 
 class Metric(NamedTuple):
@@ -58,12 +59,9 @@ class Summary(dict[str, Any]):
         for name, metric in METRICS.items():
             cells = [f"{metric.label:<16}{show(self[name], metric.percent):>9}"]
             if f"{name}_low" in self:
-                cells.append(
-                    f"[{show(self[f'{name}_low'], metric.percent)}, {show(self[f'{name}_high'], metric.percent)}]".ljust(20)
-                )
+                cells.append(f"[{span(self, name, metric.percent)}]".ljust(22))
             if f"{name}_null_low" in self:
-                null = (show(self[f"{name}_null_{end}"], metric.percent) for end in ("low", "high"))
-                cells.append("calibrated: {} to {}".format(*null))
+                cells.append(f"calibrated: {span(self, f'{name}_null', metric.percent)}")
             lines.append("  ".join(cells).rstrip())
         return "\n".join([*lines, *([self["verdict"]] if "verdict" in self else [])])
 
@@ -84,6 +82,13 @@ def show(value: float, percent: bool) -> str:
     return f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:.4f}"
 
 
+def span(numbers: Summary, key: str, percent: bool) -> str:
+    """`low to high` of an interval (key "ece") or of a null band (key "ece_null"); empty where there is none."""
+    if f"{key}_low" not in numbers:
+        return ""
+    return f"{show(numbers[f'{key}_low'], percent)} to {show(numbers[f'{key}_high'], percent)}"
+
+
 def summary(
     probs: Array | None = None,
     labels: Array = None,
@@ -95,7 +100,7 @@ def summary(
     seed: int = 0,
 ) -> Summary:
     """Every metric of one model, as fractions; with interval=True also `<name>_low/_high`, `<name>_null_low/_null_high`,
-    the `p_value` of its ECE under perfect calibration, and the `verdict` in words.
+    the `p_value` of perfect calibration (from ECE and KS error, corrected for looking twice), and the `verdict` in words.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.uniform(0.5, 1, 2000)
@@ -104,7 +109,7 @@ def summary(
     (True, 'Cannot be told from a calibrated model')
     """
     scores, y = as_scores(probs, labels, logits)
-    p = scores.softmax(1) if probs is None else as_tensor(probs, "probs")
+    p = scores.softmax(1) if probs is None else matrix(probs, "probs")
     confidence, correct = top_label(p, y)
     per_row = row_scores(scores, y)
     splits = [split_rows(scores, y, which) for which in (0, 1)]
@@ -125,7 +130,8 @@ def summary(
     for name, row, (_, after), expected in zip(("nll", "brier"), per_row, splits, null_scores(scores), strict=True):
         add_score(result, name, row, after, expected)
     result.add("classwise_ece", classwise_interval(by_class, p, y), classwise_null(by_class, resamples, seed))
-    result["p_value"] = (1 + int((null["ece"] >= result["ece"]).sum())) / (1 + resamples)
+    result.update({f"{name}_p_value": (1 + int((null[name] >= result[name]).sum())) / (1 + resamples) for name in TESTED})
+    result["p_value"] = min(1.0, len(TESTED) * min(result[f"{name}_p_value"] for name in TESTED))
     result["verdict"] = verdict(result)
     return result
 
@@ -191,13 +197,16 @@ def classwise_null(by_class: Bins, resamples: int, seed: int) -> Interval:
 
 def verdict(s: Summary) -> str:
     """Whether the model can be told from a calibrated one, and which way it errs, in words."""
-    floor = (
-        f"a calibrated model with these confidences would score {100 * s['ece_null_low']:.2f} to {100 * s['ece_null_high']:.2f} %"
-    )
-    chance = f"p {'<' if s['p_value'] < 0.002 else '='} {max(s['p_value'], 0.002):.3f}"
+    chance = f"p {'<' if s['p_value'] < 0.002 else '='} {max(s['p_value'], 0.002):.3f}, {s['n']:,} rows"
     if s["p_value"] > 1 - LEVEL:
-        return f"Cannot be told from a calibrated model: its ECE is {show(s['ece'], True)}, and {floor} ({chance}, {s['n']} rows)."
-    says = f"it says {show(s['confidence'], True)} and is right {show(s['accuracy'], True)} of the time"
+        return f"Cannot be told from a calibrated model: {evidence(s, 'ece')} ({chance})."
     over, under = s["accuracy"] < s["accuracy_null_low"], s["accuracy"] > s["accuracy_null_high"]
     kind = "Overconfident" if over else "Underconfident" if under else "Miscalibrated, too sure here and not sure enough there"
-    return f"{kind}: {says}. Its ECE is {show(s['ece'], True)}, and {floor} ({chance}, {s['n']} rows)."
+    says = f"it says {show(s['confidence'], True)} and is right {show(s['accuracy'], True)} of the time"
+    found = evidence(s, min(TESTED, key=lambda name: s[f"{name}_p_value"]))
+    return f"{kind}: {says}. I{found[1:]} ({chance})."
+
+
+def evidence(s: Summary, name: str) -> str:
+    floor = f"{100 * s[f'{name}_null_low']:.2f} to {100 * s[f'{name}_null_high']:.2f} %"
+    return f"its {METRICS[name].label} is {show(s[name], True)}; a calibrated model with these confidences would score {floor}"

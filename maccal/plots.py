@@ -1,0 +1,207 @@
+"""Figures, in two steps: prepare_*() turns results into arrays, plot_*() draws arrays.
+
+The reliability diagram shows, for every bin that holds rows, the accuracy against the mean confidence. Around the diagonal lies
+the null band: where a calibrated model's bins would fall 95 times in 100, given how many rows each holds. A dot outside it
+with its interval clear of the diagonal is evidence; a dot inside it is not. Below, how the rows are spread over the bins.
+
+Colours are Okabe and Ito's, told apart by all common forms of colour vision, and position alone says the same in print.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MultipleLocator
+from scipy.stats import binom, norm
+
+from maccal.metrics import Bins, resample, top_label
+from maccal.metrics.inputs import Array
+from maccal.metrics.resampling import LEVEL, band, centred
+
+Z = float(norm.ppf((1 + LEVEL) / 2))
+LINES: dict[str, Any] = {"accuracy": "-", "confidence": (0, (2.5, 1.2))}  # the two marks of the histogram
+
+
+@dataclass(frozen=True)
+class Theme:
+    """The colours of a figure. The report passes CSS variables under the names it finds here."""
+
+    ink: str = "#1b1f24"
+    quiet: str = "#6b7480"
+    paper: str = "#ffffff"
+    band: str = "#d5dae0"
+    over: str = "#d55e00"  # vermilion: too sure
+    under: str = "#0072b2"  # blue: not sure enough
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """What a reliability diagram shows of one model: arrays over the bins that hold rows."""
+
+    name: str
+    low: np.ndarray  # edges of the bins
+    high: np.ndarray
+    share: np.ndarray  # of all rows
+    confidence: np.ndarray
+    accuracy: np.ndarray
+    accuracy_low: np.ndarray  # Wilson interval of the bin's accuracy
+    accuracy_high: np.ndarray
+    null_low: np.ndarray  # where a calibrated model's accuracy would fall
+    null_high: np.ndarray
+    numbers: Mapping[str, float]  # accuracy, confidence, ece, ece_low, ece_high, ece_null_low, ece_null_high
+
+
+def prepare_reliability(bins: Bins, numbers: Mapping[str, float], name: str = "") -> Reliability:
+    """The arrays of a diagram from the sums of its bins; empty bins are left out."""
+    filled = bins.count > 0
+    count, correct = bins.count[filled], bins.correct[filled]
+    confidence, accuracy = bins.confidence[filled] / count, correct / count
+    centre = (correct + Z**2 / 2) / (count + Z**2)
+    half = Z * np.sqrt(accuracy * (1 - accuracy) / count + Z**2 / (4 * count**2)) / (1 + Z**2 / count)
+    chance = [binom.ppf(q, count, np.clip(confidence, 0, 1)) / count for q in ((1 - LEVEL) / 2, (1 + LEVEL) / 2)]
+    return Reliability(
+        name,
+        low=bins.edges[:-1][filled],
+        high=bins.edges[1:][filled],
+        share=count / bins.n,
+        confidence=confidence,
+        accuracy=accuracy,
+        accuracy_low=np.clip(centre - half, 0, 1),
+        accuracy_high=np.clip(centre + half, 0, 1),
+        null_low=chance[0],
+        null_high=chance[1],
+        numbers=numbers,
+    )
+
+
+def reliability(probs: Array | Mapping[str, Array], labels: Array, *, bins: int = 15, seed: int = 0) -> Figure:
+    """The reliability diagram of one model, or of several side by side: `reliability({"before": p, "after": q}, labels)`.
+
+    Returns a matplotlib Figure: `.savefig("reliability.svg")`, or show it in a notebook.
+    """
+    models = probs if isinstance(probs, Mapping) else {"": probs}
+    return plot_reliability([prepare_model(p, labels, bins, name, seed) for name, p in models.items()])
+
+
+def prepare_model(probs: Array, labels: Array, bins: int, name: str, seed: int) -> Reliability:
+    confidence, correct = top_label(probs, labels)
+    sums = Bins.of(confidence, correct, bins)
+    boot, null = resample(confidence, correct, bins=bins, seed=seed)
+    (low, high), (null_low, null_high) = centred(sums.ece(), boot["ece"]), band(null["ece"])
+    numbers = {
+        "accuracy": float(sums.correct.sum() / sums.n),
+        "confidence": float(sums.confidence.sum() / sums.n),
+        "ece": sums.ece(),
+        "ece_low": low,
+        "ece_high": high,
+        "ece_null_low": null_low,
+        "ece_null_high": null_high,
+    }
+    return prepare_reliability(sums, numbers, name)
+
+
+def plot_reliability(models: list[Reliability], theme: Theme | None = None) -> Figure:
+    """One panel a model, at most three in a row, with a histogram below each."""
+    theme = theme or Theme()
+    columns = min(3, len(models))
+    rows = -(-len(models) // columns)
+    figure = Figure(figsize=(3.9 * columns + 0.5, 5.1 * rows + 0.45), facecolor=theme.paper)
+    figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.04, hspace=0.0)
+    heights = [4.0, 1.0] * rows
+    axes = figure.subplots(2 * rows, columns, squeeze=False, height_ratios=heights, sharex=True)
+    tallest = max(float(m.share.max()) for m in models)
+    for place in range(rows * columns):
+        upper, lower = axes[2 * (place // columns) : 2 * (place // columns) + 2, place % columns]
+        if place >= len(models):
+            upper.set_axis_off()
+            lower.set_axis_off()
+            continue
+        draw_diagram(upper, models[place], theme, first=place % columns == 0)
+        draw_histogram(lower, models[place], theme, tallest, first=place % columns == 0)
+    look: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": theme.quiet, "handlelength": 1.4, "columnspacing": 1.6}
+    figure.legend(handles=legend(theme), loc="outside lower center", ncols=3 if columns == 1 else 5, **look)
+    return figure
+
+
+def draw_diagram(axes: Axes, model: Reliability, theme: Theme, first: bool) -> None:
+    width = model.high - model.low
+    middle = (model.low + model.high) / 2
+    axes.bar(middle, model.null_high - model.null_low, width, model.null_low, color=theme.band, linewidth=0, zorder=1)
+    axes.plot([0, 1], [0, 1], color=theme.quiet, linewidth=0.9, dashes=(4, 3), zorder=2)
+    colour = np.where(model.accuracy < model.confidence, theme.over, theme.under)
+    gap = model.accuracy - model.confidence
+    axes.bar(model.confidence, gap, 0.62 * width, model.confidence, color=colour, alpha=0.28, linewidth=0, zorder=3)
+    axes.vlines(model.confidence, model.accuracy_low, model.accuracy_high, color=colour, linewidth=1.4, zorder=4, clip_on=False)
+    size = 14 + 90 * np.sqrt(model.share)
+    dots: dict[str, Any] = {"color": colour, "edgecolor": theme.paper, "linewidth": 0.9, "clip_on": False}
+    axes.scatter(model.confidence, model.accuracy, s=size, zorder=5, **dots)
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    draw_caption(axes, model, theme)
+    if model.name:
+        axes.set_title(model.name, loc="left", fontsize=11, color=theme.ink, pad=8, parse_math=False)
+    style(axes, theme)
+    axes.set_ylabel("accuracy" if first else "", color=theme.quiet, fontsize=9)
+
+
+def draw_caption(axes: Axes, model: Reliability, theme: Theme) -> None:
+    """The ECE in words, in the corner where fewer bins lie: below the diagonal for an underconfident model."""
+    above = ((model.confidence < 0.72) & (model.accuracy_high > 0.66)).sum()
+    below = ((model.confidence > 0.28) & (model.accuracy_low < 0.34)).sum()
+    side, top = (0.045, 0.955) if above <= below else (0.51, 0.28)
+    behind = {"facecolor": theme.paper, "alpha": 0.8, "linewidth": 0, "pad": 1.5}
+    words: dict[str, Any] = {"transform": axes.transAxes, "va": "top", "zorder": 6, "bbox": behind}
+    axes.text(side, top - 0.07, caption(model), fontsize=8.5, linespacing=1.5, color=theme.quiet, **words)
+    axes.text(side, top, headline(model), fontsize=12, fontweight="bold", color=theme.ink, **words)
+
+
+def draw_histogram(axes: Axes, model: Reliability, theme: Theme, tallest: float, first: bool) -> None:
+    axes.bar((model.low + model.high) / 2, model.share, 0.86 * (model.high - model.low), color=theme.quiet, alpha=0.55, linewidth=0)
+    for key, dashes in LINES.items():
+        axes.axvline(model.numbers[key], color=theme.ink, linewidth=1.2, linestyle=dashes)
+    axes.set(xlim=(0, 1), ylim=(0, min(1.0, 1.08 * tallest)))
+    style(axes, theme)
+    axes.yaxis.set_major_locator(MultipleLocator(0.5 if tallest > 0.5 else 0.2 if tallest > 0.2 else 0.1))
+    axes.tick_params(labelbottom=True)  # in every row of panels, though they share the axis
+    axes.set_xlabel("confidence", color=theme.quiet, fontsize=9)
+    axes.set_ylabel("rows" if first else "", color=theme.quiet, fontsize=9)
+
+
+def headline(model: Reliability) -> str:
+    return f"ECE {100 * model.numbers['ece']:.2f} %"
+
+
+def caption(model: Reliability) -> str:
+    n = {key: 100 * value for key, value in model.numbers.items() if isinstance(value, float)}
+    return (
+        f"interval {n['ece_low']:.2f} to {n['ece_high']:.2f} %\n"
+        f"calibrated {n['ece_null_low']:.2f} to {n['ece_null_high']:.2f} %\n"
+        f"says {n['confidence']:.1f}, is right {n['accuracy']:.1f} %"
+    )
+
+
+def legend(theme: Theme) -> list[Patch | Line2D]:
+    patches = {"overconfident": theme.over, "underconfident": theme.under, "calibrated, 95 %": theme.band}
+    lines = {"accuracy": LINES["accuracy"], "mean confidence": LINES["confidence"]}
+    return [
+        *(Patch(color=colour, label=label, linewidth=0) for label, colour in patches.items()),
+        *(Line2D([], [], color=theme.ink, linewidth=1.2, linestyle=dashes, label=label) for label, dashes in lines.items()),
+    ]
+
+
+def style(axes: Axes, theme: Theme) -> None:
+    """Two thin axes, percent on both, nothing else."""
+    axes.set_facecolor("none")
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set(color=theme.quiet, linewidth=0.8)
+    axes.tick_params(colors=theme.quiet, labelsize=8, length=3, width=0.8)
+    percent = FuncFormatter(lambda value, _: f"{100 * value:.0f} %")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(percent)
+        axis.set_major_locator(MultipleLocator(0.2))

@@ -1,0 +1,144 @@
+"""Results in, one self-contained HTML file out: no network, inline SVG, light and dark, every user string escaped.
+
+The page is built by Jinja from the template beside this file. Figures come from plots.py; they are drawn in placeholder colours
+which are then replaced by the page's CSS variables, so that one drawing serves both colour schemes.
+"""
+
+import io
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from maccal.metrics import METRICS, Difference, Summary
+from maccal.metrics.summary import show, span
+from maccal.plots import Reliability, Theme, plot_reliability
+
+PLACEHOLDERS = Theme(**{field.name: f"#{number:06x}" for number, field in enumerate(fields(Theme), start=0x010203)})
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+
+
+ENDS = ("_low", "_high", "_null_low", "_null_high")
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """One model as the report shows it: its numbers, its diagram, and its row of results."""
+
+    name: str
+    numbers: Summary
+    diagram: Reliability
+    row: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number in the table: its text, its interval, and the small picture of both."""
+
+    value: str
+    interval: str
+    null: str
+    picture: Markup
+
+
+def evaluation_page(models: list[Evaluated], differences: Mapping[str, Difference] | None = None) -> str:
+    """The page of one model, or of two compared on the same rows."""
+    table = [
+        {
+            "key": key,
+            "label": metric.label,
+            "meaning": metric.meaning,
+            "cells": [cell(key, metric.percent, m.numbers, scale(key, models)) for m in models],
+            "difference": change(differences.get(key) if differences else None, metric.percent),
+        }
+        for key, metric in METRICS.items()
+    ]
+    return TEMPLATES.get_template("evaluation.html").render(
+        models=models,
+        table=table,
+        compared=differences is not None,
+        conclusions=[conclusion(key, d, models) for key, d in (differences or {}).items()],
+        figure=svg(plot_reliability([m.diagram for m in models], PLACEHOLDERS)),
+        css=Markup((Path(__file__).parent / "report.css").read_text()),
+        rows=Markup(json.dumps([m.row for m in models], indent=1).replace("<", "\\u003c")),
+    )
+
+
+def svg(figure: Figure) -> Markup:
+    """The figure as inline SVG whose colours are CSS variables and whose text is text; the same bytes every time."""
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "maccal"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    for name, colour in asdict(PLACEHOLDERS).items():
+        text = text.replace(colour, f"var(--{name})")
+    return Markup(text)
+
+
+def scale(key: str, models: list[Evaluated]) -> tuple[float, float]:
+    """The common range of a metric's small pictures: from zero, unless the numbers are far from it."""
+    ends = [m.numbers[name] for m in models for name in (key, *(key + end for end in ENDS)) if name in m.numbers]
+    finite = [end for end in ends if math.isfinite(end)] or [0.0]
+    low, high = min(finite), max(finite)
+    low = low if low > 0.5 * high else min(low, 0.0)
+    return low, high if high > low else low + 1.0
+
+
+def cell(key: str, percent: bool, numbers: Summary, limits: tuple[float, float]) -> Cell:
+    return Cell(
+        value=show(numbers[key], percent),
+        interval=span(numbers, key, percent),
+        null=span(numbers, f"{key}_null", percent),
+        picture=picture(key, numbers, limits),
+    )
+
+
+def picture(key: str, numbers: Summary, limits: tuple[float, float]) -> Markup:
+    """The null band as a bar, the interval as a line, the number as a dot; what is infinite or absent is left out."""
+    value, low, high, null_low, null_high = (
+        round(4 + 112 * (numbers.get(name, math.nan) - limits[0]) / (limits[1] - limits[0]), 2)
+        for name in (key, *(key + end for end in ENDS))
+    )
+    parts = []
+    if math.isfinite(null_low + null_high):
+        parts.append(f'<rect class="band" x="{null_low}" y="2" width="{max(1.0, null_high - null_low):.2f}" height="12"/>')
+    if math.isfinite(low + high):
+        parts.append(f'<path class="reach" d="M{low} 8H{high}"/>')
+    if math.isfinite(value):
+        parts.append(f'<circle cx="{value}" cy="8" r="3.2"/>')
+    return Markup('<svg class="mini" viewBox="0 0 120 16" width="120" height="16" aria-hidden="true">{}</svg>').format(
+        Markup("".join(parts))
+    )
+
+
+def change(d: Difference | None, percent: bool) -> dict[str, str]:
+    if d is None or math.isnan(d.difference):
+        return {"value": "", "p": ""}
+    return {"value": f"{'+' if d.difference > 0 else ''}{show(d.difference, percent)}", "p": probability(d.p_value)}
+
+
+def probability(p: float) -> str:
+    return "p < 0.002" if p < 0.002 else f"p = {p:.3f}"
+
+
+def conclusion(key: str, d: Difference, models: list[Evaluated]) -> str:
+    """The paired test of one metric, as a sentence."""
+    metric = METRICS[key]
+    if math.isnan(d.difference):
+        return f"{metric.label}: no test, one of the models gave a label probability 0."
+    if not d.real:
+        return f"{metric.label}: no difference that chance would not explain ({probability(d.p_value)})."
+    which = models[1].name if (d.difference > 0) == (key == "accuracy") else models[0].name
+    size = show(abs(d.difference), metric.percent).replace(" %", " points")
+    reach = f"95 % interval of the difference {show(d.low, metric.percent)} to {show(d.high, metric.percent)}"
+    return f"{metric.label}: {which} is better by {size} ({probability(d.p_value)}; {reach})."
