@@ -21,7 +21,7 @@ import torch
 import torch.distributed
 from torch import Tensor
 
-from maccal.metrics.inputs import Array, blocks, check_confidence, check_labels, check_probs
+from maccal.metrics.inputs import Array, blocks, check_confidence, check_labels, check_probs, kernels, stretches
 
 Convention = Literal["maccal", "focal"]
 Edges = Sequence[float] | np.ndarray
@@ -62,25 +62,41 @@ def assign(values: Tensor, edges: np.ndarray, convention: Convention) -> Tensor:
 
     Compared with the edges themselves, not with floor(value * bins), which is off by one at 0.29 of 100 bins.
     """
+    bins = len(edges) - 1
     if convention == "maccal":
-        return torch.bucketize(values, torch.from_numpy(edges[1:-1]).to(values.device), right=True)
+        if not np.array_equal(edges, equal_width_edges(bins)):
+            return torch.bucketize(values, torch.from_numpy(edges[1:-1]).to(values.device), right=True)
+        nearest = (values * bins).add_(0.5).long()  # of equal widths only the nearest edge can matter: no search
+        edge = torch.from_numpy(edges).to(values.device).index_select(0, nearest.flatten()).view_as(values)
+        return nearest.sub_((values < edge).long()).clamp_(max=bins - 1)
     if convention != "focal":
         raise ValueError(f"convention is {convention!r}; choose 'maccal' or 'focal'")
     inside = torch.bucketize(values, torch.from_numpy(edges).to(values.device)) - 1
-    return torch.where(inside < len(edges) - 1, inside, -1)
+    return torch.where(inside < bins, inside, -1)
 
 
 def collect(index: Tensor, confidence: Tensor, correct: Tensor, size: int) -> np.ndarray:
-    """Rows count, correct, high, low of every bin: float64 sums of whole numbers."""
-    if bool((index < 0).any()):
-        inside = index >= 0
-        index, confidence, correct = index[inside], confidence[inside], correct[inside]
+    """Rows count, correct, high, low of every bin: float64 sums of whole numbers. Index -1 is left out."""
+    return (collect_compiled if kernels and index.device.type == "cpu" else collect_torch)(index, confidence, correct, size)
+
+
+def collect_torch(index: Tensor, confidence: Tensor, correct: Tensor, size: int) -> np.ndarray:
+    inside = index >= 0
+    index, confidence, correct = index[inside], confidence[inside], correct[inside]
     outcome = torch.bincount(2 * index + correct, minlength=2 * size).double().view(size, 2)
     scaled = confidence * TICK
     high = scaled.floor()
-    low = ((scaled - high) * TICK).round_()
+    low = ((scaled - high) * TICK).round()
     sums = [torch.bincount(index, part, minlength=size) for part in (high, low)]
     return torch.stack([outcome.sum(1), outcome[:, 1], *sums]).cpu().numpy()
+
+
+def collect_compiled(index: Tensor, confidence: Tensor, correct: Tensor, size: int) -> np.ndarray:
+    index, confidence, correct = index.contiguous(), confidence.contiguous(), correct.contiguous()
+    sums = np.zeros((4, size))
+    assert kernels is not None
+    kernels.collect(index.data_ptr(), confidence.data_ptr(), correct.data_ptr(), len(index), size, TICK, sums.ctypes.data)
+    return sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +128,11 @@ class Bins:
         """The sums of N confidences and their outcomes; `bins` is a number of equal-width bins, or the edges."""
         c, hit = check_confidence(confidence, correct)
         start = cls.empty(bins, convention=convention)
-        index = assign(c, start.edges, convention)
-        return cls(start.edges, collect(index, c, hit, len(start.edges) - 1), len(c), convention)
+        width, sums = len(start.edges) - 1, start.sums
+        for part in stretches(len(c)):  # the sums are exact, so steps that stay in cache change nothing but the time
+            index = assign(c[part], start.edges, convention)
+            sums = sums + collect(index, c[part], hit[part], width)
+        return cls(start.edges, sums, len(c), convention)
 
     @classmethod
     def of_classes(cls, probs: Array, labels: Array, bins: int | Edges = 15, *, convention: Convention = "maccal") -> "Bins":

@@ -4,20 +4,29 @@ Every public metric takes numpy arrays or torch tensors, on any device, and pass
 What is wrong raises ValueError naming the first offending row and the fix; nothing is normalised, clipped or dropped.
 Behind the door the code trusts its arguments.
 
-`top_label` is the hot path of the package: one trip through memory for N x K probabilities, in blocks that stay in cache.
+`top_label` is the hot path of the package: one trip through memory for N x K probabilities, checks included.
 """
 
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+kernels: ModuleType | None
+try:
+    from maccal.metrics import _kernels as kernels
+except ImportError:  # installed without a C compiler
+    kernels = None
+
 Array = Any  # numpy array, torch tensor, or anything numpy.asarray understands
 
 BLOCK = 1 << 20  # elements read per block: 4 MB of float32, so that the second look at a row finds it in cache
+STRETCH = 32_000  # elements of a vector per step: torch shares out the work from 32,768 on
 SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}  # float32 and float64 rows: 1e-3
 
 
@@ -41,8 +50,20 @@ def like(result: Tensor, source: Array) -> Array:
 
 
 def blocks(rows: int, columns: int) -> Iterator[slice]:
+    """Slices of rows, of about BLOCK elements each."""
     step = max(1, BLOCK // max(1, columns))
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+def stretches(rows: int) -> Iterator[slice]:
+    """Slices of a vector that torch works on without its thread pool, whose idle workers would spin on beside the next scan."""
+    return (slice(start, min(start + STRETCH, rows)) for start in range(0, rows, STRETCH))
+
+
+def extremes(vector: Tensor) -> tuple[Tensor, Tensor]:
+    """The least and the largest element; NaN if there is one."""
+    ends = [torch.aminmax(vector[part]) for part in stretches(len(vector))]
+    return torch.stack([low for low, _ in ends]).min(), torch.stack([high for _, high in ends]).max()
 
 
 def first(mask: Tensor) -> int:
@@ -77,7 +98,7 @@ def check_labels(labels: Array, predictions: Tensor) -> Tensor:
     if tensor.is_floating_point() or tensor.dtype == torch.bool:
         raise ValueError(f"labels have dtype {tensor.dtype}; expected integer class indices: labels.astype(int)")
     tensor = tensor.to(predictions.device, torch.int64)
-    low, high = (int(x) for x in torch.aminmax(tensor))
+    low, high = (int(x) for x in extremes(tensor))
     if low < 0 or high >= classes:
         row = first((tensor < 0) | (tensor >= classes))
         hint = "; they seem to count from 1: pass labels - 1" if low == 1 and high == classes else ""
@@ -97,8 +118,8 @@ def check_confidence(confidence: Array, correct: Array) -> tuple[Tensor, Tensor]
         raise ValueError("confidence is empty: there are no rows to measure")
     if not c.is_floating_point():
         raise ValueError(f"confidence has dtype {c.dtype}; expected floating point")
-    c = c.to(torch.float64).contiguous()
-    low, high = torch.aminmax(c)
+    c = doubled(c)
+    low, high = extremes(c)
     if not (low >= 0 and high <= 1):  # also when either is NaN
         row = first(~((c >= 0) & (c <= 1)))
         raise ValueError(f"confidence {float(c[row]):.6g} in row {row} is outside [0, 1]")
@@ -109,6 +130,16 @@ def check_confidence(confidence: Array, correct: Array) -> tuple[Tensor, Tensor]
             raise ValueError(f"correct is {float(hit[row]):.6g} in row {row}; expected 0 or 1")
         hit = hit != 0
     return c, hit.to(c.device)
+
+
+def doubled(vector: Tensor) -> Tensor:
+    """The vector in contiguous float64."""
+    if vector.dtype == torch.float64:
+        return vector.contiguous()
+    out = torch.empty(len(vector), dtype=torch.float64, device=vector.device)
+    for part in stretches(len(vector)):
+        out[part] = vector[part]
+    return out
 
 
 def check_scores(scores: Array, name: str) -> Tensor:
@@ -141,9 +172,10 @@ def row_error(row: Tensor, index: int) -> ValueError:
 def check_rows(probs: Tensor, totals: Tensor, lowest: Tensor) -> None:
     """Raise for the first row with a value below 0, or whose sum is not 1 (NaN and infinity show in the sum)."""
     tolerance = SUM_TOLERANCE.get(probs.dtype, 1e-3)
-    bad = ~((totals - 1).abs() <= tolerance)
-    if not bool(bad.any()) and bool(lowest >= 0):
+    least, most = extremes(totals)
+    if bool(lowest >= 0) and bool(least >= 1 - tolerance) and bool(most <= 1 + tolerance):  # all false for NaN
         return
+    bad = ~((totals - 1).abs() <= tolerance)
     for rows in blocks(*probs.shape):
         wrong = bad[rows] | ~(probs[rows] >= 0).all(1)
         if bool(wrong.any()):
@@ -194,12 +226,14 @@ def top_label(probs: Array, labels: Array) -> tuple[Array, Array]:
     """
     p = matrix(probs, "probs")
     y = check_labels(labels, p)
-    confidence, correct = scan(p, y)
+    scan = scan_compiled if kernels and p.device.type == "cpu" and p.dtype in (torch.float32, torch.float64) else scan_torch
+    confidence, correct, totals, lowest = scan(p, y)
+    check_rows(p, totals, lowest)
     return like(confidence, probs), like(correct, probs)
 
 
-def scan(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """The one pass of top_label: largest value, hit, sum and minimum of each block while it is in cache.
+def scan_torch(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Largest value, hit and sum of every row, and the least value of all: several looks at a block while it is in cache.
 
     torch.max(dim=1) on the CPU is a scalar loop; amax and a gather are several times faster but blind to ties.
     Two values tie for the maximum only at or below one half, so only hits down there are looked at again.
@@ -217,5 +251,24 @@ def scan(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         if len(maybe_tied):
             hit[maybe_tied] = block[maybe_tied].argmax(1) == label[maybe_tied]
         correct[rows] = hit
-    check_rows(probs, torch.cat(totals), torch.stack(lowest).min())
-    return confidence, correct
+    return confidence, correct, torch.cat(totals), torch.stack(lowest).min()
+
+
+def scan_compiled(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The same from _kernels.c: one look at every row, the rows shared out over torch's number of threads."""
+    assert kernels is not None
+    n, classes = probs.shape
+    confidence, totals, lowest = (probs.new_empty(n) for _ in range(3))
+    correct = torch.empty(n, dtype=torch.bool)
+
+    def part(start: int, stop: int) -> None:
+        arrays = (t[start:].data_ptr() for t in (confidence, correct, totals, lowest))
+        kernels.scan(
+            probs.dtype == torch.float64, probs[start:].data_ptr(), labels[start:].data_ptr(), stop - start, classes, *arrays
+        )
+
+    threads = min(torch.get_num_threads(), 1 + probs.numel() // BLOCK)
+    cuts = [n * i // threads for i in range(threads + 1)]
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(part, cuts[:-1], cuts[1:]))
+    return confidence, correct, totals, extremes(lowest)[0]
