@@ -57,9 +57,6 @@ def torchmetrics(probs: torch.Tensor, labels: torch.Tensor) -> Job:
 
 
 def torch_uncertainty(probs: torch.Tensor, labels: torch.Tensor) -> Job:
-    library = torch.library.Library("torchvision", "DEF")  # its wheel does not load without CUDA, and is not used here
-    for operator in ("nms", "qnms"):
-        library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     from torch_uncertainty.metrics import CalibrationError
 
     def job() -> float:
@@ -121,6 +118,9 @@ def memory(field: str) -> int:
 
 def measure(package: str, size: tuple[int, int], repeats: int, send: "multiprocessing.connection.Connection") -> None:
     warnings.simplefilter("ignore")
+    library = torch.library.Library("torchvision", "DEF")  # two peers import torchvision, whose wheel does not load without CUDA
+    for operator in ("nms", "qnms"):
+        library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     job = next(p for p in PACKAGES if p.__name__ == package)(*data(*size))
     if Path("/proc/self/clear_refs").exists():
         Path("/proc/self/clear_refs").write_text("5")  # start the high-water mark anew
@@ -170,7 +170,7 @@ def table(rows: list[dict], intervals: dict[str, float]) -> str:
     lines = [
         "# ECE: time and memory",
         "",
-        f"`python benchmarks/metrics.py`, {torch.get_num_threads()} threads, torch {version('torch')}, float32 probabilities, 15 bins.",
+        f"`python benchmarks/metrics.py`, {torch.get_num_threads()} threads, torch {version('torch')}, float32, 15 bins.",
         "Milliseconds (median of the repeats; all sizes and packages one after the other in one run) and, in brackets, the peak",
         "memory above the input in MB. `read_pass` is `probs.sum()`: the least that anything costs that looks at every number.",
         "",

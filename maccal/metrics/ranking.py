@@ -75,16 +75,17 @@ def auroc(id_scores: Array, ood_scores: Array) -> float:
 def fpr95(id_scores: Array, ood_scores: Array, tpr: float = 0.95) -> float:
     """The share of OOD rows let through by the threshold that lets through 95 % of the ID rows.
 
-    Between two thresholds the ROC curve is a straight line; where it runs level at exactly `tpr`, its right end counts.
+    Between two thresholds the ROC curve is a straight line; where it runs level at exactly `tpr`, the strictest threshold counts.
 
-    >>> fpr95(np.array([0.9, 0.8, 0.7]), np.array([0.75, 0.2]), tpr=2 / 3)
+    >>> fpr95(np.array([0.9, 0.8, 0.7, 0.6]), np.array([0.65, 0.2]), tpr=0.75)
     0.0
     """
     inside = check_scores(id_scores, "id_scores").cpu().numpy()
     outside = check_scores(ood_scores, "ood_scores").cpu().numpy()
     thresholds = np.unique(np.concatenate([inside, outside]))[::-1]
-    rates = [np.r_[0.0, 1 - np.searchsorted(np.sort(s), thresholds) / len(s)] for s in (inside, outside)]
-    return float(np.interp(tpr, *rates))
+    passed, fooled = (np.r_[0.0, (len(s) - np.searchsorted(np.sort(s), thresholds)) / len(s)] for s in (inside, outside))
+    place = max(1, int(np.searchsorted(passed, tpr)))  # the first point of the curve that passes enough
+    return float(np.interp(tpr, passed[place - 1 : place + 1], fooled[place - 1 : place + 1]))
 
 
 def max_softmax(probs: Array) -> Array:

@@ -1,0 +1,179 @@
+"""Bins: exact sums, in any order and any number of pieces."""
+
+from fractions import Fraction
+from functools import reduce
+from operator import add
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.multiprocessing
+from hypothesis import given
+from hypothesis import strategies as st
+from metrics.strategies import outcomes, predictions
+from reference import bin_of, bin_sums, classwise, equal_width, worst_gap
+
+from maccal.metrics import Bins
+from maccal.metrics.bins import TICK, assign, collect_compiled, collect_torch, equal_width_edges
+from maccal.metrics.inputs import check_confidence
+
+
+@given(outcomes(), st.integers(1, 40))
+def test_sums_are_the_exact_ones(case, bins):
+    """The count and the hits to the unit; the sum of confidences to half a tick a row."""
+    confidence, correct = case
+    made = Bins.of(confidence, correct, bins)
+    for place, (count, right, total) in enumerate(bin_sums(confidence.tolist(), correct.tolist(), equal_width(bins))):
+        assert made.count[place] == count
+        assert made.correct[place] == right
+        kept = Fraction(made.sums[2][place]) / Fraction(TICK) + Fraction(made.sums[3][place]) / Fraction(TICK) ** 2
+        assert abs(kept - total) <= count * Fraction(1, 2) / Fraction(TICK) ** 2
+
+
+@given(outcomes(), st.integers(1, 40), st.randoms())
+def test_any_order_and_any_sharding_give_the_same_bits(case, bins, random):
+    confidence, correct = case
+    whole = Bins.of(confidence, correct, bins)
+    order = random.sample(range(len(confidence)), len(confidence))
+    cuts = sorted(random.choices(range(1, len(order) + 1), k=3))
+    shards = [rows for rows in np.split(np.array(order), cuts) if len(rows)]
+    parts = [Bins.of(confidence[rows], correct[rows], bins) for rows in shards]
+    assert sum(parts) == whole
+    assert reduce(add, reversed(parts), Bins.empty(bins)) == whole
+
+
+@given(outcomes(), st.integers(1, 30))
+def test_every_row_twice_changes_no_ratio(case, bins):
+    confidence, correct = case
+    once, twice = Bins.of(confidence, correct, bins), Bins.of(np.tile(confidence, 2), np.tile(correct, 2), bins)
+    assert twice == once + once
+    assert twice.ece() == once.ece()
+    assert twice.mce().gap == once.mce().gap
+
+
+@given(st.lists(st.floats(0, 1), min_size=1), st.integers(1, 200))
+def test_assign_is_the_comparison_with_the_edges(values, bins):
+    edges = equal_width_edges(bins)
+    on_edges = np.concatenate([edges, np.nextafter(edges, 0), np.nextafter(edges, 1), values])
+    index = assign(torch.from_numpy(on_edges), edges, "maccal")
+    assert index.tolist() == [bin_of(v, edges.tolist()) for v in on_edges.tolist()]
+
+
+def test_floor_of_the_product_would_be_wrong():
+    """0.29 x 100 is 28.999999999999996 in floating point; 0.29 belongs to [0.29, 0.30)."""
+    assert int(0.29 * 100) == 28
+    assert Bins.of(np.array([0.29]), np.array([1]), 100).count[29] == 1
+
+
+@given(outcomes())
+def test_focal_convention(case):
+    """(lo, hi]: the mirror image of [lo, hi); a confidence of 0 is left out."""
+    confidence, correct = case
+    made = Bins.of(confidence, correct, 10, convention="focal")
+    edges = equal_width(10)
+    expected = [sum(edges[j] < c <= edges[j + 1] for c in confidence) for j in range(10)]
+    assert made.count.tolist() == expected
+    assert made.n == len(confidence)
+
+
+@given(outcomes(most=80), st.integers(1, 20))
+def test_compiled_and_torch_sums_agree(case, bins):
+    confidence, correct = check_confidence(*case)
+    index = assign(confidence, equal_width_edges(bins), "focal")
+    assert np.array_equal(collect_compiled(index, confidence, correct, bins), collect_torch(index, confidence, correct, bins))
+
+
+def test_float32_sums_would_drift():
+    """Ten million rows of 0.9, all right: ECE is 0.1. Summed in float32, one row at a time, it is off by half."""
+    part = Bins.of(np.full(1_000_000, 0.9), np.ones(1_000_000, bool))
+    assert sum([part] * 10).ece() == pytest.approx(0.1, abs=1e-15)
+    drifting = torch.zeros(1).index_add_(0, torch.zeros(10_000_000, dtype=torch.int64), torch.full((10_000_000,), 0.9))
+    assert abs(float(drifting) / 1e7 - 0.9) > 0.04
+
+
+def test_float32_confidences_are_kept_without_rounding():
+    confidence = torch.rand(5000, generator=torch.Generator().manual_seed(0)) * 0.999 + 0.001
+    made = Bins.of(confidence, torch.ones(5000), 1)
+    kept = Fraction(made.sums[2][0]) / Fraction(TICK) + Fraction(made.sums[3][0]) / Fraction(TICK) ** 2
+    assert kept == sum(Fraction(c) for c in confidence.tolist())
+
+
+def test_a_stream_needs_only_the_bins():
+    rng = np.random.default_rng(0)
+    total, everything = Bins.empty(15), []
+    for _ in range(20):
+        confidence = rng.uniform(0, 1, 999)
+        correct = rng.random(999) < confidence
+        total += Bins.of(confidence, correct)
+        everything.append((confidence, correct))
+    assert total == Bins.of(*(np.concatenate(column) for column in zip(*everything, strict=True)))
+    assert total.sums.nbytes == 4 * 15 * 8
+
+
+def test_worst_bin_tells_its_count():
+    made = Bins.of(np.array([0.95, 0.95, 0.31]), np.array([1, 1, 1]), 10)
+    worst = made.mce()
+    assert (worst.count, worst.low, worst.high) == (1, 0.3, 0.4)
+    assert worst.gap == pytest.approx(0.69)
+    assert made.mce(min_count=2).count == 2
+    nothing = made.mce(min_count=9)
+    assert np.isnan(nothing.gap)
+    assert nothing.count == 0
+
+
+@given(outcomes(), st.integers(1, 20), st.integers(1, 4))
+def test_worst_gap(case, bins, min_count):
+    confidence, correct = case
+    expected = worst_gap(confidence.tolist(), correct.tolist(), equal_width(bins), min_count)
+    assert Bins.of(confidence, correct, bins).mce(min_count).gap == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+@given(predictions(), st.integers(1, 20))
+def test_classwise_bins(case, bins):
+    probs, labels = case
+    made = Bins.of_classes(probs, labels, bins)
+    assert made.ece() == pytest.approx(classwise(probs.tolist(), labels.tolist(), bins), abs=1e-12)
+    half = len(probs) // 2
+    if half:
+        assert Bins.of_classes(probs[:half], labels[:half], bins) + Bins.of_classes(probs[half:], labels[half:], bins) == made
+
+
+def test_only_like_bins_add_up():
+    for other in (Bins.empty(10), Bins.empty(15, classes=3), Bins.empty(15, convention="focal")):
+        with pytest.raises(ValueError, match="only like Bins add up"):
+            Bins.empty(15) + other
+    with pytest.raises(TypeError):
+        1 + Bins.empty()
+    assert Bins.empty() != "bins"
+
+
+def test_bad_bins():
+    with pytest.raises(ValueError, match="at least one"):
+        Bins.empty(0)
+    with pytest.raises(ValueError, match="ascending"):
+        Bins.empty([0, 0.8, 0.2, 1])
+    with pytest.raises(ValueError, match="must cover 0 to 1"):
+        Bins.empty([0.2, 1])
+    with pytest.raises(ValueError, match="hold no rows"):
+        Bins.empty().ece()
+    with pytest.raises(ValueError, match="choose 'maccal' or 'focal'"):
+        Bins.of(np.array([0.5]), np.array([1]), convention="guo")
+
+
+def rank_main(rank: int, world: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
+    rng = np.random.default_rng(7)
+    confidence = rng.uniform(0, 1, 1000)
+    correct = rng.random(1000) < confidence
+    whole = Bins.of(confidence, correct)
+    mine = slice(rank, None, world)
+    together = Bins.of(confidence[mine], correct[mine]).all_reduce()
+    Path(folder, f"rank{rank}").write_text("the same bits" if together == whole else f"{together.sums} is not {whole.sums}")
+    torch.distributed.destroy_process_group()
+
+
+def test_all_reduce_over_two_processes(tmp_path):
+    torch.multiprocessing.spawn(rank_main, (2, str(tmp_path)), nprocs=2)
+    assert [(tmp_path / f"rank{rank}").read_text() for rank in (0, 1)] == ["the same bits"] * 2
