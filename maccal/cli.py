@@ -13,7 +13,7 @@ from rich.text import Text
 
 from maccal.files import write
 from maccal.metrics import METRICS, Difference, compare
-from maccal.metrics.summary import show, span
+from maccal.metrics.summaries import show, span
 from maccal.plots import prepare_reliability
 from maccal.predictions import Kind, Predictions, read, row
 from maccal.report import Evaluated, change, evaluation_page

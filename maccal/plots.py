@@ -2,7 +2,8 @@
 
 The reliability diagram shows, for every bin that holds rows, the accuracy against the mean confidence. Around the diagonal lies
 the null band: where a calibrated model's bins would fall 95 times in 100, given how many rows each holds. A dot outside it
-with its interval clear of the diagonal is evidence; a dot inside it is not. Below, how the rows are spread over the bins.
+with its interval clear of the diagonal is evidence; a dot inside it is not. Bins that hold few rows are pale. Below, how the rows
+are spread over the bins.
 
 Colours are Okabe and Ito's, told apart by all common forms of colour vision, and position alone says the same in print.
 """
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba_array
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -24,6 +26,7 @@ from maccal.metrics.inputs import Array
 from maccal.metrics.resampling import LEVEL, band, centred
 
 Z = float(norm.ppf((1 + LEVEL) / 2))
+FEW = 0.005  # a bin with a smaller share of the rows is drawn pale
 LINES: dict[str, Any] = {"accuracy": "-", "confidence": (0, (2.5, 1.2))}  # the two marks of the histogram
 
 
@@ -111,7 +114,7 @@ def plot_reliability(models: list[Reliability], theme: Theme | None = None) -> F
     columns = min(3, len(models))
     rows = -(-len(models) // columns)
     figure = Figure(figsize=(3.9 * columns + 0.5, 5.1 * rows + 0.45), facecolor=theme.paper)
-    figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.04, hspace=0.0)
+    figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.06, hspace=0.0)
     heights = [4.0, 1.0] * rows
     axes = figure.subplots(2 * rows, columns, squeeze=False, height_ratios=heights, sharex=True)
     tallest = max(float(m.share.max()) for m in models)
@@ -134,29 +137,30 @@ def draw_diagram(axes: Axes, model: Reliability, theme: Theme, first: bool) -> N
     axes.bar(middle, model.null_high - model.null_low, width, model.null_low, color=theme.band, linewidth=0, zorder=1)
     axes.plot([0, 1], [0, 1], color=theme.quiet, linewidth=0.9, dashes=(4, 3), zorder=2)
     colour = np.where(model.accuracy < model.confidence, theme.over, theme.under)
+    weight = np.where(model.share < FEW, 0.4, 1.0)  # bins of a handful of rows say little: pale
     gap = model.accuracy - model.confidence
-    axes.bar(model.confidence, gap, 0.62 * width, model.confidence, color=colour, alpha=0.28, linewidth=0, zorder=3)
-    axes.vlines(model.confidence, model.accuracy_low, model.accuracy_high, color=colour, linewidth=1.4, zorder=4, clip_on=False)
-    size = 14 + 90 * np.sqrt(model.share)
-    dots: dict[str, Any] = {"color": colour, "edgecolor": theme.paper, "linewidth": 0.9, "clip_on": False}
-    axes.scatter(model.confidence, model.accuracy, s=size, zorder=5, **dots)
+    axes.bar(
+        model.confidence, gap, 0.62 * width, model.confidence, color=to_rgba_array(colour, 0.28 * weight), linewidth=0, zorder=3
+    )
+    strong = to_rgba_array(colour, weight)
+    axes.vlines(model.confidence, model.accuracy_low, model.accuracy_high, color=strong, linewidth=1.4, zorder=4, clip_on=False)
+    dots: dict[str, Any] = {"c": strong, "edgecolor": theme.paper, "linewidth": 0.9, "clip_on": False}
+    axes.scatter(model.confidence, model.accuracy, s=14 + 90 * np.sqrt(model.share), zorder=5, **dots)
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    draw_caption(axes, model, theme)
-    if model.name:
-        axes.set_title(model.name, loc="left", fontsize=11, color=theme.ink, pad=8, parse_math=False)
+    draw_heading(axes, model, theme)
     style(axes, theme)
     axes.set_ylabel("accuracy" if first else "", color=theme.quiet, fontsize=9)
 
 
-def draw_caption(axes: Axes, model: Reliability, theme: Theme) -> None:
-    """The ECE in words, in the corner where fewer bins lie: below the diagonal for an underconfident model."""
-    above = ((model.confidence < 0.72) & (model.accuracy_high > 0.66)).sum()
-    below = ((model.confidence > 0.28) & (model.accuracy_low < 0.34)).sum()
-    side, top = (0.045, 0.955) if above <= below else (0.51, 0.28)
-    behind = {"facecolor": theme.paper, "alpha": 0.8, "linewidth": 0, "pad": 1.5}
-    words: dict[str, Any] = {"transform": axes.transAxes, "va": "top", "zorder": 6, "bbox": behind}
-    axes.text(side, top - 0.07, caption(model), fontsize=8.5, linespacing=1.5, color=theme.quiet, **words)
-    axes.text(side, top, headline(model), fontsize=12, fontweight="bold", color=theme.ink, **words)
+def draw_heading(axes: Axes, model: Reliability, theme: Theme) -> None:
+    """Name, ECE, interval and null band, above the panel where they hide nothing."""
+    n = {key: 100 * value for key, value in model.numbers.items() if isinstance(value, float)}
+    words: dict[str, Any] = {"transform": axes.transAxes, "va": "bottom", "parse_math": False}
+    interval = f"95 % interval {n['ece_low']:.2f} to {n['ece_high']:.2f} %"
+    null = f"calibrated model {n['ece_null_low']:.2f} to {n['ece_null_high']:.2f} %"
+    axes.text(0, 1.045, f"ECE {n['ece']:.2f} %", fontsize=13, fontweight="bold", color=theme.ink, **words)
+    axes.text(1, 1.035, f"{interval}\n{null}", fontsize=8, linespacing=1.35, ha="right", color=theme.quiet, **words)
+    axes.text(0, 1.135, model.name, fontsize=11, color=theme.ink, **words)
 
 
 def draw_histogram(axes: Axes, model: Reliability, theme: Theme, tallest: float, first: bool) -> None:
@@ -169,19 +173,6 @@ def draw_histogram(axes: Axes, model: Reliability, theme: Theme, tallest: float,
     axes.tick_params(labelbottom=True)  # in every row of panels, though they share the axis
     axes.set_xlabel("confidence", color=theme.quiet, fontsize=9)
     axes.set_ylabel("rows" if first else "", color=theme.quiet, fontsize=9)
-
-
-def headline(model: Reliability) -> str:
-    return f"ECE {100 * model.numbers['ece']:.2f} %"
-
-
-def caption(model: Reliability) -> str:
-    n = {key: 100 * value for key, value in model.numbers.items() if isinstance(value, float)}
-    return (
-        f"interval {n['ece_low']:.2f} to {n['ece_high']:.2f} %\n"
-        f"calibrated {n['ece_null_low']:.2f} to {n['ece_null_high']:.2f} %\n"
-        f"says {n['confidence']:.1f}, is right {n['accuracy']:.1f} %"
-    )
 
 
 def legend(theme: Theme) -> list[Patch | Line2D]:

@@ -2,8 +2,8 @@
 
 from maccal.metrics.bins import Bins, Worst
 from maccal.metrics.calibration import aece, classwise_ece, debiased_squared_ce, ece, ks, mce, smece
-from maccal.metrics.compare import Difference, compare
 from maccal.metrics.inputs import softmax, top_label
+from maccal.metrics.paired import Difference, compare
 from maccal.metrics.ranking import (
     accuracy_at_coverage,
     aurc,
@@ -18,7 +18,7 @@ from maccal.metrics.ranking import (
 )
 from maccal.metrics.resampling import Interval, bootstrap, resample
 from maccal.metrics.scores import Split, accuracy, brier, brier_split, nll, nll_split
-from maccal.metrics.summary import METRICS, Metric, Summary, summary
+from maccal.metrics.summaries import METRICS, Metric, Summary, summary
 
 __all__ = [
     "METRICS",

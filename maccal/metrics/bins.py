@@ -92,7 +92,6 @@ def collect_torch(index: Tensor, confidence: Tensor, correct: Tensor, size: int)
 
 
 def collect_compiled(index: Tensor, confidence: Tensor, correct: Tensor, size: int) -> np.ndarray:
-    index, confidence, correct = index.contiguous(), confidence.contiguous(), correct.contiguous()
     sums = np.zeros((4, size))
     assert kernels is not None
     kernels.collect(index.data_ptr(), confidence.data_ptr(), correct.data_ptr(), len(index), size, TICK, sums.ctypes.data)

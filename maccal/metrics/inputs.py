@@ -97,7 +97,7 @@ def check_labels(labels: Array, predictions: Tensor) -> Tensor:
         raise ValueError(f"{rows} rows of predictions but {tensor.shape[0]} labels; they must match one to one")
     if tensor.is_floating_point() or tensor.dtype == torch.bool:
         raise ValueError(f"labels have dtype {tensor.dtype}; expected integer class indices: labels.astype(int)")
-    tensor = tensor.to(predictions.device, torch.int64)
+    tensor = tensor.to(predictions.device, torch.int64).contiguous()
     low, high = (int(x) for x in extremes(tensor))
     if low < 0 or high >= classes:
         row = first((tensor < 0) | (tensor >= classes))
@@ -129,7 +129,7 @@ def check_confidence(confidence: Array, correct: Array) -> tuple[Tensor, Tensor]
             row = first(wrong)
             raise ValueError(f"correct is {float(hit[row]):.6g} in row {row}; expected 0 or 1")
         hit = hit != 0
-    return c, hit.to(c.device)
+    return c, hit.to(c.device).contiguous()
 
 
 def doubled(vector: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from maccal.metrics import METRICS, Difference, Summary
-from maccal.metrics.summary import show, span
+from maccal.metrics.summaries import show, span
 from maccal.plots import Reliability, Theme, plot_reliability
 
 PLACEHOLDERS = Theme(**{field.name: f"#{number:06x}" for number, field in enumerate(fields(Theme), start=0x010203)})

@@ -142,9 +142,16 @@ def test_strange_memory_layouts_give_the_same(tmp_path):
         torch.tensor(P.T).T,
     ]
     for layout in layouts:
-        confidence, correct = top_label(layout, Y)
-        assert np.array_equal(confidence, expected[0])
-        assert np.array_equal(correct, expected[1])
+        for labels in (Y, torch.tensor(Y).repeat_interleave(2)[::2], Y.repeat(3)[::3], Y[::-1][::-1], Y.astype(np.int16)):
+            confidence, correct = top_label(layout, labels)
+            assert np.array_equal(confidence, expected[0])
+            assert np.array_equal(correct, expected[1])
+
+
+def test_strided_vectors_give_the_same():
+    confidence, correct = torch.linspace(0.1, 0.9, 30, dtype=torch.float64), torch.arange(30) % 3 > 0
+    wide = torch.stack([confidence, -confidence], 1)[:, 0], torch.stack([correct, ~correct], 1)[:, 0]
+    assert ece(*wide) == ece(confidence, correct)
 
 
 def test_the_kind_of_array_is_kept():

@@ -1,0 +1,84 @@
+"""A module imports only from modules to its left on the path of the data, and every module stands on it."""
+
+import ast
+import re
+from pathlib import Path
+
+import maccal
+
+PACKAGE = Path(maccal.__file__).parent
+
+# From probabilities to the report; within metrics, from the door to the summary.
+PATH = [
+    "maccal.files",
+    "maccal.metrics._kernels",
+    "maccal.metrics.inputs",
+    "maccal.metrics.bins",
+    "maccal.metrics.calibration",
+    "maccal.metrics.scores",
+    "maccal.metrics.ranking",
+    "maccal.metrics.resampling",
+    "maccal.metrics.summaries",
+    "maccal.metrics.paired",
+    "maccal.metrics",
+    "maccal.predictions",
+    "maccal.plots",
+    "maccal.report",
+    "maccal",
+    "maccal.cli",
+    "maccal.__main__",
+]
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports(source: str) -> set[str]:
+    """Modules of the package that a source imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "absolute imports only"
+            inner = {f"{node.module}.{alias.name}" for alias in node.names} & set(PATH)
+            found |= inner or {node.module}
+    return {name for name in found if name.split(".")[0] == "maccal"}
+
+
+def backward(sources: dict[str, str]) -> list[str]:
+    return [
+        f"{name} imports {other}"
+        for name, source in sources.items()
+        for other in imports(source)
+        if PATH.index(other) >= PATH.index(name)
+    ]
+
+
+SOURCES = {name_of(path): path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def test_every_module_stands_on_the_path():
+    assert set(SOURCES) == set(PATH) - {"maccal.metrics._kernels"}
+
+
+def test_imports_point_left():
+    assert backward(SOURCES) == []
+
+
+def test_the_test_can_fail():
+    assert backward({"maccal.metrics.bins": "from maccal.plots import reliability"}) == ["maccal.metrics.bins imports maccal.plots"]
+    assert backward({"maccal.metrics.bins": "def f():\n    import maccal.cli"}) == ["maccal.metrics.bins imports maccal.cli"]
+
+
+def test_one_binning_function():
+    """Nothing but bins.assign sorts values into bins."""
+    pattern = re.compile(r"\b(digitize|bucketize|histogram)\(")
+    users = {name for name, source in SOURCES.items() if pattern.search(source)}
+    assert users == {"maccal.metrics.bins"}
+
+
+def test_public_names_exist():
+    assert all(hasattr(maccal, name) for name in maccal.__all__)
+    assert maccal.__all__ == sorted(maccal.__all__, key=lambda name: (name.islower(), name))
