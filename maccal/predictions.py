@@ -96,7 +96,7 @@ Columns = tuple[dict[str, np.ndarray], tuple[str, ...]]
 
 def read_npz(path: Path) -> Columns:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {key: archive[key] for key in archive.files if key in ("logits", "probs", "labels")}, ()
     except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
         raise FileError(path, f"not a readable .npz file ({error})") from error
@@ -104,7 +104,8 @@ def read_npz(path: Path) -> Columns:
 
 def load_npy(path: Path) -> np.ndarray:
     try:
-        return np.load(path, allow_pickle=False)
+        with path.open("rb") as file:
+            return np.load(file, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise FileError(path, f"not a readable .npy file ({error})") from error
 

@@ -129,6 +129,9 @@ def null_draws(groups: Groups, resamples: int, rng: np.random.Generator) -> Iter
 
 
 def batches(resamples: int, width: int) -> Iterator[int]:
+    """How many resamples of `width` numbers to draw at a time."""
+    if resamples < 1:
+        raise ValueError(f"resamples is {resamples}; at least one is needed")
     most = max(1, BATCH // max(1, width))
     return (min(most, resamples - start) for start in range(0, resamples, most))
 

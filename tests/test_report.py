@@ -1,0 +1,133 @@
+"""The evaluation report, as a page: built twice the same, harmless, and read back in a real browser."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from maccal.cli import evaluated, paired
+from maccal.metrics import METRICS, softmax
+from maccal.metrics.summaries import show, span
+from maccal.predictions import Predictions
+from maccal.report import evaluation_page
+
+NASTY = "<script>alert('x')</script> & \"quotes\" $\\alpha$ </script><!--"
+SETTINGS = {"bins": 15, "resamples": 100, "seed": 0}
+
+
+def models(first="first", second="second"):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(900, 5)) * 2
+    labels = (softmax(logits).cumsum(1) > rng.random((900, 1))).argmax(1)
+    made = [Predictions(scale * logits, "logits", labels, name) for scale, name in ((3.0, first), (1.0, second))]
+    return made, [evaluated(p, Path(f"{p.name[:6]}.npz"), **SETTINGS) for p in made]
+
+
+def page(*names):
+    predictions, shown = models(*names)
+    return evaluation_page(shown, paired(*predictions, **SETTINGS)), shown
+
+
+def test_same_input_same_bytes():
+    assert page()[0] == page()[0]
+
+
+def test_nothing_from_outside():
+    html, _ = page()
+    html = html.replace('xmlns="http://www.w3.org/2000/svg"', "").replace('xmlns:xlink="http://www.w3.org/1999/xlink"', "")
+    assert not re.search(r"https?://|//cdn|@import|url\((?!#)|src=", html)
+
+
+def test_user_strings_are_escaped():
+    html, _ = page(NASTY, "second")
+    assert "<script>alert" not in html
+    assert "&lt;script&gt;alert" in html
+    assert html.count("<script") == 1  # the rows, as data
+    rows = json.loads(html.split('id="rows">')[1].split("</script>")[0])
+    assert rows[0]["name"] == NASTY
+
+
+def test_colours_are_the_page_s_own():
+    """No placeholder colour is left, so that dark mode reaches the figure."""
+    html, _ = page()
+    assert "var(--over)" in html
+    assert not re.search(r"#01020[3-8]", html)
+
+
+def test_infinite_numbers_do_not_break_the_page():
+    made = Predictions(np.array([[1.0, 0.0], [0.6, 0.4]] * 20), "probs", np.array([1, 0] * 20), "sure")
+    html = evaluation_page([evaluated(made, Path("sure.npz"), **SETTINGS)])
+    assert "∞" in html
+    assert 'cx="nan"' not in html
+    assert 'cx="inf"' not in html
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine: install it (Debian: apt-get install chromium) to run the browser tests")
+    from playwright.sync_api import sync_playwright
+
+    quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=quiet)
+        yield browser
+        browser.close()
+
+
+def opened(browser, html, tmp_path, **context):
+    """The page opened from a file path, with everything it requested and complained about."""
+    path = tmp_path / "a report with spaces & ümlauts.html"
+    path.write_text(html, encoding="utf-8")
+    view = browser.new_context(**context).new_page()
+    requests, complaints = [], []
+    view.on("request", lambda request: requests.append(request.url))
+    view.on("console", lambda message: complaints.append(message.text))
+    view.on("pageerror", lambda error: complaints.append(str(error)))
+    view.goto(path.as_uri(), wait_until="load")
+    assert requests == [path.as_uri()]
+    assert complaints == []
+    return view
+
+
+def test_numbers_read_back_from_the_page(browser, tmp_path):
+    html, shown = page()
+    view = opened(browser, html, tmp_path)
+    for key, metric in METRICS.items():
+        line = view.locator(f'tr[data-metric="{key}"]')
+        assert line.locator("td.number").all_inner_texts() == [show(m.numbers[key], metric.percent) for m in shown]
+        assert line.locator(".interval").all_inner_texts() == [span(m.numbers, key, metric.percent) for m in shown]
+        assert line.locator(".null").all_text_contents() == [span(m.numbers, f"{key}_null", metric.percent) for m in shown]
+    assert view.locator(".verdict p").all_inner_texts() == [m.numbers["verdict"] for m in shown]
+    drawn = " ".join(view.locator("figure svg text").all_text_contents())
+    assert all(f"ECE {100 * m.numbers['ece']:.2f} %" in drawn for m in shown)
+    assert json.loads(view.locator("#rows").inner_text() or view.evaluate("document.getElementById('rows').textContent")) == [
+        dict(m.row) for m in shown
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1200])
+def test_readable_in_both_schemes_and_widths(browser, tmp_path, scheme, width):
+    html, _ = page(NASTY, "second")
+    view = opened(browser, html, tmp_path, color_scheme=scheme, viewport={"width": width, "height": 800})
+    ink, paper = (
+        view.evaluate(f"getComputedStyle(document.querySelector('{where}')).{what}")
+        for where, what in ((".card", "color"), (".card", "backgroundColor"))
+    )
+    brightness = [sum(int(n) for n in re.findall(r"\d+", colour)[:3]) / 765 for colour in (ink, paper)]
+    assert abs(brightness[0] - brightness[1]) > 0.6
+    assert (brightness[1] > 0.5) == (scheme == "light")
+    title = view.evaluate(
+        "getComputedStyle([...document.querySelectorAll('figure svg text')].find(t => t.textContent.startsWith('ECE'))).fill"
+    )
+    assert title == ink  # the figure follows the scheme
+    assert view.evaluate("document.documentElement.scrollWidth") <= width  # the page itself does not scroll sideways
+    view.locator("summary").first.click()
+    assert view.locator("details").first.get_attribute("open") is not None
