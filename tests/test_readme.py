@@ -1,0 +1,26 @@
+"""The code in the README runs, and says what the README says it does."""
+
+import re
+from pathlib import Path
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+def test_readme_code(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
+        exec(block, names)
+    out = capsys.readouterr().out
+    verdict = re.search(r"\*(Overconfident: .*?)\*", README).group(1)
+    assert verdict in out
+    assert (tmp_path / "reliability.svg").stat().st_size > 10_000
+    assert f"{names['total'].ece()}" in out
+    assert names["mc"].compare(names["probs"], names["better"], names["labels"])["ece"].real
+
+
+def test_readme_names_every_module():
+    package = Path(__file__).parents[1] / "maccal"
+    for path in [*package.glob("*.py"), *package.glob("metrics/*.py")]:
+        assert path.name in README or path.name.startswith("__"), path
+    assert all((Path(__file__).parents[1] / link).exists() for link in re.findall(r"\]\(([\w./-]+)\)", README))
