@@ -11,8 +11,8 @@ import torch
 import torch.multiprocessing
 from hypothesis import given
 from hypothesis import strategies as st
-from metrics.strategies import outcomes, predictions
 from reference import bin_of, bin_sums, classwise, equal_width, worst_gap
+from strategies import outcomes, predictions
 
 from maccal.metrics import Bins
 from maccal.metrics.bins import TICK, assign, collect_compiled, collect_torch, equal_width_edges

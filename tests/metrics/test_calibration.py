@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import relplot
 import torch
+from goldens import model
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from metrics.golden import model
-from metrics.strategies import outcomes, predictions
 from reference import classwise, debiased, equal_mass, equal_width, error, smooth
 from reference import ks as slow_ks
+from strategies import outcomes, predictions
 
 from maccal.metrics import Bins, aece, classwise_ece, debiased_squared_ce, ece, ks, mce, smece, softmax, top_label
 from maccal.metrics.calibration import smooth_error, to_grid

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from metrics.strategies import predictions
 from reference import top_label as slow_top_label
+from strategies import predictions
 
 from maccal.metrics import accuracy, brier, classwise_ece, compare, ece, inputs, max_softmax, nll, summary, top_label
 

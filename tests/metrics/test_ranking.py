@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from goldens import model, outside
 from hypothesis import given
 from hypothesis import strategies as st
-from metrics.golden import model, outside
-from metrics.strategies import confidences, outcomes
 from reference import aurc as slow_aurc
 from reference import auroc as slow_auroc
 from sklearn.metrics import roc_auc_score
+from strategies import confidences, outcomes
 
 from maccal.metrics import (
     accuracy_at_coverage,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from metrics.strategies import outcomes
+from strategies import outcomes
 
 from maccal.metrics import aece, aurc, auroc, bootstrap, debiased_squared_ce, e_aurc, ece, ks, mce, resample, smece
 from maccal.metrics import resampling as machine

@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 import torch
+from goldens import model
 from hypothesis import given
 from hypothesis import strategies as st
-from metrics.golden import model
-from metrics.strategies import predictions
 from reference import brier as slow_brier
 from reference import nll as slow_nll
 from scipy.optimize import minimize_scalar
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
+from strategies import predictions
 
 from maccal.metrics import accuracy, brier, brier_split, nll, nll_split, softmax
 from maccal.metrics.scores import as_scores, null_scores, row_scores
