@@ -38,7 +38,11 @@
                 SIMD LOOK_AT_ROW                                                                                          \
             }                                                                                                             \
             int hit = p[label[i]] == most;                                                                                \
-            for (int64_t k = 0; hit && most <= TIE && k < label[i]; k++) hit = p[k] != most;                              \
+            if (hit && most <= TIE) {                                                                                     \
+                int earlier = 0;                                                                                          \
+                _Pragma("omp simd reduction(| : earlier)") for (int64_t k = 0; k < label[i]; k++) earlier |= p[k] == most; \
+                hit = !earlier;                                                                                           \
+            }                                                                                                             \
             confidence[i] = most;                                                                                         \
             correct[i] = (uint8_t)hit;                                                                                    \
             total[i] = sum;                                                                                               \
