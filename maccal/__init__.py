@@ -6,8 +6,20 @@
 0.4
 """
 
-from maccal.metrics import Bins, Summary, bootstrap, compare, softmax, summary, top_label
+from maccal.metrics import Bins, Stream, Summary, bootstrap, compare, softmax, summary, top_label
 from maccal.plots import reliability
 from maccal.predictions import Predictions, read
 
-__all__ = ["Bins", "Predictions", "Summary", "bootstrap", "compare", "read", "reliability", "softmax", "summary", "top_label"]
+__all__ = [
+    "Bins",
+    "Predictions",
+    "Stream",
+    "Summary",
+    "bootstrap",
+    "compare",
+    "read",
+    "reliability",
+    "softmax",
+    "summary",
+    "top_label",
+]

@@ -19,6 +19,7 @@ PATH = [
     "maccal.metrics.ranking",
     "maccal.metrics.resampling",
     "maccal.metrics.summaries",
+    "maccal.metrics.streaming",
     "maccal.metrics.paired",
     "maccal.metrics",
     "maccal.predictions",

@@ -18,6 +18,7 @@ from maccal.metrics.ranking import (
 )
 from maccal.metrics.resampling import Interval, bootstrap, resample
 from maccal.metrics.scores import Split, accuracy, brier, brier_split, nll, nll_split
+from maccal.metrics.streaming import Stream
 from maccal.metrics.summaries import METRICS, Metric, Summary, summary
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Interval",
     "Metric",
     "Split",
+    "Stream",
     "Summary",
     "Worst",
     "accuracy",

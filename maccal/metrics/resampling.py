@@ -37,6 +37,14 @@ class Interval(NamedTuple):
     high: float
 
 
+class Groups(NamedTuple):
+    """Rows gathered by confidence, ascending: how many were right and wrong at each."""
+
+    confidence: np.ndarray
+    right: np.ndarray
+    wrong: np.ndarray
+
+
 def bootstrap(metric: Callable[..., float], *arrays: Array, resamples: int = 1000, level: float = LEVEL, seed: int = 0) -> Interval:
     """The centred bootstrap interval of any metric, by drawing rows of all arrays together.
 
@@ -60,8 +68,10 @@ def resample(
     confidence: Array, correct: Array, *, bins: int = 15, resamples: int = 1000, seed: int = 0
 ) -> tuple[Statistics, Statistics]:
     """Draws of every top-label statistic: from the bootstrap, and from a calibrated model with the same confidences."""
-    c, hit = check_confidence(confidence, correct)
-    groups = gather(c, hit, bins)
+    return resample_groups(gather(*check_confidence(confidence, correct), bins), bins, resamples, seed)
+
+
+def resample_groups(groups: Groups, bins: int, resamples: int, seed: int) -> tuple[Statistics, Statistics]:
     rng = np.random.default_rng(seed)
     tables = [
         [statistics(groups, *drawn, bins) for drawn in draws(groups, resamples, rng)] for draws in (bootstrap_draws, null_draws)
@@ -80,14 +90,6 @@ def band(draws: np.ndarray, level: float = LEVEL) -> Interval:
     return Interval(*np.quantile(draws, [(1 - level) / 2, (1 + level) / 2]).tolist())
 
 
-class Groups(NamedTuple):
-    """Rows gathered by confidence, ascending: how many were right and wrong at each."""
-
-    confidence: np.ndarray
-    right: np.ndarray
-    wrong: np.ndarray
-
-
 def gather(confidence: Tensor, correct: Tensor, bins: int) -> Groups:
     """Groups of exactly equal confidence, or, of many rows, of nearly equal confidence within one bin."""
     if len(confidence) <= ROWS:
@@ -95,7 +97,11 @@ def gather(confidence: Tensor, correct: Tensor, bins: int) -> Groups:
         right, total = np.bincount(index, correct.cpu().numpy()), np.bincount(index)
         return Groups(values, right, total - right)
     edges = np.union1d(equal_mass_edges(confidence, GROUPS), equal_width_edges(bins))
-    fine = Bins.of(confidence, correct, edges)
+    return groups_of(Bins.of(confidence, correct, edges))
+
+
+def groups_of(fine: Bins) -> Groups:
+    """The filled bins as groups, each at its mean confidence."""
     filled = fine.count > 0
     count, right = fine.count[filled], fine.correct[filled]
     return Groups(fine.confidence[filled] / count, right, count - right)

@@ -15,7 +15,7 @@ from torch import Tensor
 from maccal.metrics import calibration, ranking
 from maccal.metrics.bins import Bins, assign
 from maccal.metrics.inputs import Array, blocks, matrix, top_label
-from maccal.metrics.resampling import LEVEL, Interval, band, batches, centred, resample
+from maccal.metrics.resampling import LEVEL, Interval, Statistics, band, batches, centred, resample
 from maccal.metrics.scores import NullScore, as_scores, null_scores, row_scores, split_rows
 
 Z = float(norm.ppf((1 + LEVEL) / 2))
@@ -55,8 +55,10 @@ class Summary(dict[str, Any]):
     """A plain dict of numbers that prints as a table."""
 
     def __str__(self) -> str:
-        lines = [f"{self['n']} rows, {self['classes']} classes, {self['bins']} bins"]
+        lines = [f"{self['n']:,} rows, {self['classes']} classes, {self['bins']} bins"]
         for name, metric in METRICS.items():
+            if name not in self:
+                continue
             cells = [f"{metric.label:<16}{show(self[name], metric.percent):>9}"]
             if f"{name}_low" in self:
                 cells.append(f"[{span(self, name, metric.percent)}]".ljust(22))
@@ -65,10 +67,10 @@ class Summary(dict[str, Any]):
             lines.append("  ".join(cells).rstrip())
         return "\n".join([*lines, *([self["verdict"]] if "verdict" in self else [])])
 
-    def add(self, name: str, interval: Interval, null: Interval) -> None:
+    def add(self, name: str, interval: Interval, null: Interval | None = None) -> None:
         """The interval and the null band of a number, under their names."""
         self.update({f"{name}_low": interval.low, f"{name}_high": interval.high})
-        if name != "confidence":  # the null model states the same confidences
+        if null is not None and name != "confidence":  # the null model states the same confidences
             self.update({f"{name}_null_low": null.low, f"{name}_null_high": null.high})
 
 
@@ -123,16 +125,10 @@ def summary(
     if not interval:
         return result
 
-    boot, null = resample(confidence, correct, bins=bins, resamples=resamples, seed=seed)
-    for name in boot:
-        within = (-math.inf, math.inf) if name == "debiased_squared_ce" else (0.0, 1.0)
-        result.add(name, centred(result[name], boot[name], within=within), band(null[name]))
+    add_resampled(result, *resample(confidence, correct, bins=bins, resamples=resamples, seed=seed))
     for name, row, (_, after), expected in zip(("nll", "brier"), per_row, splits, null_scores(scores), strict=True):
         add_score(result, name, row, after, expected)
     result.add("classwise_ece", classwise_interval(by_class, p, y), classwise_null(by_class, resamples, seed))
-    result.update({f"{name}_p_value": (1 + int((null[name] >= result[name]).sum())) / (1 + resamples) for name in TESTED})
-    result["p_value"] = min(1.0, len(TESTED) * min(result[f"{name}_p_value"] for name in TESTED))
-    result["verdict"] = verdict(result)
     return result
 
 
@@ -151,6 +147,17 @@ def top_label_metrics(confidence: Tensor, correct: Tensor, bins: int) -> dict[st
         "aurc": ranking.aurc(confidence, correct),
         "e_aurc": ranking.e_aurc(confidence, correct),
     }
+
+
+def add_resampled(result: Summary, boot: Statistics, null: Statistics) -> None:
+    """Intervals, null bands, p-values and the verdict from the draws of the top-label statistics."""
+    for name in boot:
+        within = (-math.inf, math.inf) if name == "debiased_squared_ce" else (0.0, 1.0)
+        result.add(name, centred(result[name], boot[name], within=within), band(null[name]))
+    for name in TESTED:
+        result[f"{name}_p_value"] = (1 + int((null[name] >= result[name]).sum())) / (1 + len(null[name]))
+    result["p_value"] = min(1.0, len(TESTED) * min(result[f"{name}_p_value"] for name in TESTED))
+    result["verdict"] = verdict(result)
 
 
 def add_score(result: Summary, name: str, before: Tensor, after: Tensor, null: NullScore) -> None:

@@ -120,7 +120,7 @@ def test_one_row():
 def test_prints_as_a_table():
     text = str(summary(logits=sample()[0], labels=sample()[1], interval=True, resamples=50))
     lines = text.splitlines()
-    assert lines[0] == "1500 rows, 5 classes, 15 bins"
+    assert lines[0] == "1,500 rows, 5 classes, 15 bins"
     assert sum("calibrated: " in line for line in lines) == len(METRICS) - 1
     assert lines[-1].startswith("Cannot be told")
 
