@@ -70,7 +70,8 @@ def nll_split(probs: Array | None = None, labels: Array = None, *, logits: Array
     >>> round(split.refinement, 6), round(split.calibration, 6)                     # the entropy of 80 %, the divergence from 90 %
     (0.500402, 0.044403)
     """
-    return split_rows(*as_scores(probs, labels, logits), 0)[0]
+    scores, y = as_scores(probs, labels, logits)
+    return split_rows(scores, y, 0, row_scores(scores, y)[0])[0]
 
 
 def brier_split(probs: Array | None = None, labels: Array = None, *, logits: Array | None = None) -> Split:
@@ -81,7 +82,8 @@ def brier_split(probs: Array | None = None, labels: Array = None, *, logits: Arr
     >>> round(split.refinement, 6), round(split.calibration, 6)
     (0.32, 0.02)
     """
-    return split_rows(*as_scores(probs, labels, logits), 1)[0]
+    scores, y = as_scores(probs, labels, logits)
+    return split_rows(scores, y, 1, row_scores(scores, y)[1])[0]
 
 
 def as_scores(probs: Array | None, labels: Array, logits: Array | None) -> tuple[Tensor, Tensor]:
@@ -109,9 +111,8 @@ def row_scores(scores: Tensor, labels: Tensor) -> Tensor:
     return out
 
 
-def split_rows(scores: Tensor, labels: Tensor, which: int) -> tuple[Split, Tensor]:
-    """The split of NLL (0) or Brier (1), and each row's score at the best temperature."""
-    before = row_scores(scores, labels)[which]
+def split_rows(scores: Tensor, labels: Tensor, which: int, before: Tensor) -> tuple[Split, Tensor]:
+    """The split of NLL (0) or Brier (1), given each row's score, and each row's score at the best temperature."""
     if not bool(before.sum().isfinite()):
         return Split(math.inf, math.nan, math.nan), before
     scores = scores.clamp(min=-1e4)  # log 0 stays 0 at every temperature, without 0 x infinity
@@ -134,7 +135,7 @@ def best_log_scale(slope_at: Callable[[float], tuple[float, float]]) -> float:
         target = t + max(-1.0, min(1.0, step))
         if not low < target < high:
             target = (low + high) / 2
-        if abs(target - t) < 1e-9:
+        if abs(target - t) < 1e-6:  # the score is flat here: it is at its least to twelve digits
             break
         t = target
     return t

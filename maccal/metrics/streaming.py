@@ -1,9 +1,9 @@
 """Stream: a summary of more rows than fit in memory, batch by batch, in any order, on any number of processes.
 
 Keeps a Bins of about a thousand fine bins that refine the coarse ones, and the sums of the row scores: 40 kB, whatever N and K.
-Accuracy, mean confidence, ECE and MCE come out as from all rows at once. The other top-label statistics see confidences to the width
-of a fine bin, as do all intervals and null bands. What needs every class's probability twice (classwise ECE, the splits) is
-left to `summary`.
+Accuracy, mean confidence, ECE and MCE come out as from all rows at once. The other top-label statistics see confidences to the
+width of a fine bin, as do all intervals and null bands. What needs every class's probability twice (classwise ECE, the splits)
+is left to `summary`.
 """
 
 import math

@@ -114,7 +114,7 @@ def summary(
     p = scores.softmax(1) if probs is None else matrix(probs, "probs")
     confidence, correct = top_label(p, y)
     per_row = row_scores(scores, y)
-    splits = [split_rows(scores, y, which) for which in (0, 1)]
+    splits = [split_rows(scores, y, which, before) for which, before in enumerate(per_row)]
     by_class = Bins.of_classes(p, y, bins)
 
     result = Summary(n=len(p), classes=p.shape[1], bins=bins, **top_label_metrics(confidence, correct, bins))
