@@ -113,7 +113,7 @@ def plot_reliability(models: list[Reliability], theme: Theme | None = None) -> F
     theme = theme or Theme()
     columns = min(3, len(models))
     rows = -(-len(models) // columns)
-    figure = Figure(figsize=(3.9 * columns + 0.5, 5.1 * rows + 0.45), facecolor=theme.paper)
+    figure = Figure(figsize=(3.9 * columns + 0.5, 5.35 * rows + 0.45), facecolor=theme.paper)
     figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.06, hspace=0.0)
     heights = [4.0, 1.0] * rows
     axes = figure.subplots(2 * rows, columns, squeeze=False, height_ratios=heights, sharex=True)

@@ -43,7 +43,7 @@
                 _Pragma("omp simd reduction(| : earlier)") for (int64_t k = 0; k < label[i]; k++) earlier |= p[k] == most; \
                 hit = !earlier;                                                                                           \
             }                                                                                                             \
-            confidence[i] = most;                                                                                         \
+            confidence[i] = most > 1 ? 1 : most; /* by rounding, as the row sums to one */                                \
             correct[i] = (uint8_t)hit;                                                                                    \
             total[i] = sum;                                                                                               \
             lowest[i] = least;                                                                                            \

@@ -218,7 +218,8 @@ def softmax(logits: Array) -> Array:
 def top_label(probs: Array, labels: Array) -> tuple[Array, Array]:
     """Confidence (the largest probability of each row) and whether that class is the label.
 
-    Of classes that share the largest probability the first counts, as with argmax.
+    Of classes that share the largest probability the first counts, as with argmax. A row may sum to one only within the
+    rounding of its type; a largest probability above 1 by that much is 1.
 
     >>> confidence, correct = top_label(np.array([[0.8, 0.2], [0.5, 0.5]]), np.array([0, 1]))
     >>> confidence.tolist(), correct.tolist()
@@ -251,7 +252,7 @@ def scan_torch(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, T
         if len(maybe_tied):
             hit[maybe_tied] = block[maybe_tied].argmax(1) == label[maybe_tied]
         correct[rows] = hit
-    return confidence, correct, torch.cat(totals), torch.stack(lowest).min()
+    return confidence.clamp_(max=1), correct, torch.cat(totals), torch.stack(lowest).min()
 
 
 def scan_compiled(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

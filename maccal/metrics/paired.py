@@ -63,10 +63,8 @@ def compare(
 
 def paired_means(difference: Tensor) -> Difference:
     """The normal test that the mean of row differences is zero."""
-    mean, error = (
-        float(difference.mean()),
-        float(difference.std(correction=1 if len(difference) > 1 else 0)) / math.sqrt(len(difference)),
-    )
+    n, mean = len(difference), float(difference.mean())
+    error = float(difference.std(correction=min(1, n - 1))) / math.sqrt(n)
     if not math.isfinite(mean + error):
         return Difference(math.nan, math.nan, math.nan, math.nan)
     half = float(norm.ppf((1 + LEVEL) / 2)) * error

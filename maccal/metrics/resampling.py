@@ -60,7 +60,8 @@ def bootstrap(metric: Callable[..., float], *arrays: Array, resamples: int = 100
     if any(len(a) != n for a in arrays):
         raise ValueError(f"arrays of {', '.join(str(len(a)) for a in arrays)} rows; they must match one to one")
     rng = np.random.default_rng(seed)
-    draws = np.array([metric(*(a[rows] for a in arrays)) for rows in (rng.integers(n, size=n) for _ in range(resamples))])
+    all_rows = (rng.integers(n, size=n) for many in batches(resamples, n) for _ in range(many))
+    draws = np.array([metric(*(a[rows] for a in arrays)) for rows in all_rows])
     return centred(metric(*arrays), draws, level, (-np.inf, np.inf))
 
 
@@ -101,10 +102,11 @@ def gather(confidence: Tensor, correct: Tensor, bins: int) -> Groups:
 
 
 def groups_of(fine: Bins) -> Groups:
-    """The filled bins as groups, each at its mean confidence."""
+    """The filled bins as groups, each at its mean confidence, which rounding must not carry over an edge."""
     filled = fine.count > 0
     count, right = fine.count[filled], fine.correct[filled]
-    return Groups(fine.confidence[filled] / count, right, count - right)
+    mean = np.clip(fine.confidence[filled] / count, fine.edges[:-1][filled], np.nextafter(fine.edges[1:][filled], 0))
+    return Groups(mean, right, count - right)
 
 
 def bootstrap_draws(groups: Groups, resamples: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -128,9 +130,7 @@ def null_draws(groups: Groups, resamples: int, rng: np.random.Generator) -> Iter
     single = trials.max() == 1  # a comparison is much cheaper than a binomial draw
     for many in batches(resamples, len(count)):
         shape = (many, len(count))
-        right = (
-            (rng.random(shape) < groups.confidence) if single else rng.binomial(trials, np.minimum(groups.confidence, 1.0), shape)
-        )
+        right = rng.random(shape) < groups.confidence if single else rng.binomial(trials, groups.confidence, shape)
         yield right.astype(np.float64), count - right
 
 

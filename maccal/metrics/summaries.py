@@ -169,10 +169,11 @@ def add_score(result: Summary, name: str, before: Tensor, after: Tensor, null: N
     result.add(f"{name}_calibration", mean_interval(before - after), Interval(*chance.tolist()))
 
 
-def mean_interval(values: Tensor, low: float = 0.0) -> Interval:
-    """The normal interval of a mean of rows, not below the least the mean can be; NaN where a row is infinite."""
-    mean, spread = float(values.mean()), Z * float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    return Interval(max(low, mean - spread), mean + spread) if math.isfinite(spread) else Interval(math.nan, math.nan)
+def mean_interval(values: Tensor) -> Interval:
+    """The normal interval of a mean of rows that cannot be below zero; NaN where a row is infinite, or there is but one."""
+    mean, spread = float(values.mean()), Z * float(values.std(correction=min(1, len(values) - 1))) / math.sqrt(len(values))
+    known = math.isfinite(spread) and len(values) > 1
+    return Interval(max(0.0, mean - spread), mean + spread) if known else Interval(math.nan, math.nan)
 
 
 def classwise_interval(by_class: Bins, probs: Tensor, labels: Tensor) -> Interval:
@@ -182,7 +183,7 @@ def classwise_interval(by_class: Bins, probs: Tensor, labels: Tensor) -> Interva
     names = torch.arange(classes, device=probs.device)
     share = torch.empty(len(probs), dtype=torch.float64, device=probs.device)
     for rows in blocks(*probs.shape):
-        value = probs[rows].double()
+        value = probs[rows].double().clamp(max=1.0)
         index = assign(value, by_class.edges, by_class.convention) + names * width
         share[rows] = (sign[index] * (value - (labels[rows, None] == names).double())).mean(1)
     return mean_interval(share)
@@ -206,14 +207,14 @@ def verdict(s: Summary) -> str:
     """Whether the model can be told from a calibrated one, and which way it errs, in words."""
     chance = f"p {'<' if s['p_value'] < 0.002 else '='} {max(s['p_value'], 0.002):.3f}, {s['n']:,} rows"
     if s["p_value"] > 1 - LEVEL:
-        return f"Cannot be told from a calibrated model: {evidence(s, 'ece')} ({chance})."
+        return f"Cannot be told from a calibrated model: its {evidence(s, 'ece')} ({chance})."
     over, under = s["accuracy"] < s["accuracy_null_low"], s["accuracy"] > s["accuracy_null_high"]
     kind = "Overconfident" if over else "Underconfident" if under else "Miscalibrated, too sure here and not sure enough there"
     says = f"it says {show(s['confidence'], True)} and is right {show(s['accuracy'], True)} of the time"
-    found = evidence(s, min(TESTED, key=lambda name: s[f"{name}_p_value"]))
-    return f"{kind}: {says}. I{found[1:]} ({chance})."
+    clearest = min(TESTED, key=lambda name: s[f"{name}_p_value"])
+    return f"{kind}: {says}. Its {evidence(s, clearest)} ({chance})."
 
 
 def evidence(s: Summary, name: str) -> str:
     floor = f"{100 * s[f'{name}_null_low']:.2f} to {100 * s[f'{name}_null_high']:.2f} %"
-    return f"its {METRICS[name].label} is {show(s[name], True)}; a calibrated model with these confidences would score {floor}"
+    return f"{METRICS[name].label} is {show(s[name], True)}; a calibrated model with these confidences would score {floor}"

@@ -148,6 +148,18 @@ def test_strange_memory_layouts_give_the_same(tmp_path):
             assert np.array_equal(correct, expected[1])
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_rounding_above_one_is_one(compiled, monkeypatch):
+    """Rows that sum to one within float32, like an average of models, may hold 1.0000001."""
+    if not compiled:
+        monkeypatch.setattr(inputs, "kernels", None)
+    probs = np.array([[np.nextafter(np.float32(1), np.float32(2)), 0.0], [0.5, 0.5]], dtype=np.float32)
+    confidence, correct = top_label(probs, np.array([0, 1]))
+    assert confidence.tolist() == [1.0, 0.5]
+    assert correct.tolist() == [True, False]
+    assert summary(probs, np.array([0, 1]), interval=True, resamples=20, bins=1000)["ece"] == pytest.approx(0.25)
+
+
 def test_strided_vectors_give_the_same():
     confidence, correct = torch.linspace(0.1, 0.9, 30, dtype=torch.float64), torch.arange(30) % 3 > 0
     wide = torch.stack([confidence, -confidence], 1)[:, 0], torch.stack([correct, ~correct], 1)[:, 0]

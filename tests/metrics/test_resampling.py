@@ -133,6 +133,16 @@ def test_order_of_the_rows(case, random):
     assert all(np.array_equal(made[0][kind][name], made[1][kind][name]) for kind in (0, 1) for name in made[0][kind])
 
 
+def test_groups_stay_in_their_bins():
+    """A group of rows at exactly a bin's edge keeps its bin, whatever its mean rounds to."""
+    confidence = np.concatenate([np.full(3000, edge) for edge in np.arange(1, 16) / 15])
+    correct = np.random.default_rng(0).random(len(confidence)) < confidence
+    groups = machine.gather(*check_confidence(confidence, correct), 15)
+    made = machine.statistics(groups, groups.right[None], groups.wrong[None], 15)
+    assert made["ece"][0] == pytest.approx(ece(confidence, correct), abs=1e-12)
+    assert made["mce"][0] == pytest.approx(mce(confidence, correct), abs=1e-12)
+
+
 def test_generic_bootstrap():
     rng = np.random.default_rng(0)
     x = rng.normal(size=400)
@@ -142,5 +152,7 @@ def test_generic_bootstrap():
     scores, inside = np.r_[rng.normal(1, 1, 200), rng.normal(0, 1, 100)], np.arange(300) < 200
     low, high = bootstrap(lambda s, mask: auroc(s[mask], s[~mask]), scores, inside, resamples=200)
     assert low < auroc(scores[:200], scores[200:]) < high
+    with pytest.raises(ValueError, match="resamples is 0"):
+        bootstrap(lambda v: float(v.mean()), x, resamples=0)
     with pytest.raises(ValueError, match="300, 200 rows; they must match"):
         bootstrap(lambda a, b: 0.0, scores, scores[:200])
