@@ -131,3 +131,12 @@ def test_readable_in_both_schemes_and_widths(browser, tmp_path, scheme, width):
     assert view.evaluate("document.documentElement.scrollWidth") <= width  # the page itself does not scroll sideways
     view.locator("summary").first.click()
     assert view.locator("details").first.get_attribute("open") is not None
+
+
+def test_prints_dark_on_white_and_whole(browser, tmp_path):
+    """Also from a dark screen; the table does not run off the paper."""
+    html, _ = page("a model with quite a long name", "second")
+    view = opened(browser, html, tmp_path, color_scheme="dark", viewport={"width": 718, "height": 1000})  # A4 less its margins
+    view.emulate_media(media="print")
+    assert view.evaluate("getComputedStyle(document.querySelector('.card')).backgroundColor") == "rgb(255, 255, 255)"
+    assert view.evaluate("document.querySelector('table').scrollWidth") <= 718
