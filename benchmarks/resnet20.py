@@ -19,8 +19,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maccal.files import write
-from maccal.metrics import compare, nll_split, softmax, summary
+from maccal.metrics import compare, softmax, summary
 from maccal.plots import reliability
+from maccal.posthoc import TemperatureScaling
 
 PROJECT = Path(__file__).parent.parent
 
@@ -76,7 +77,7 @@ def predictions(folder: Path) -> tuple[Tensor, Tensor]:
 
 def main(folder: Path) -> None:
     logits, labels = predictions(folder)
-    temperature = nll_split(logits=logits[::2], labels=labels[::2]).temperature
+    temperature = TemperatureScaling().fit(logits[::2], labels[::2]).temperature_
     models = {"ResNet-20 on CIFAR-10": logits[1::2], f"the same at temperature {temperature:.2f}": logits[1::2] / temperature}
     probs = {name: softmax(z.double()) for name, z in models.items()}
     figure = reliability(probs, labels[1::2])

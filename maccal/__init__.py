@@ -8,6 +8,7 @@
 
 from maccal.metrics import Bins, Stream, Summary, bootstrap, compare, softmax, summary, top_label
 from maccal.plots import reliability
+from maccal.posthoc import TemperatureScaling
 from maccal.predictions import Predictions, read
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Predictions",
     "Stream",
     "Summary",
+    "TemperatureScaling",
     "bootstrap",
     "compare",
     "read",

@@ -22,6 +22,7 @@ PATH = [
     "maccal.metrics.streaming",
     "maccal.metrics.paired",
     "maccal.metrics",
+    "maccal.posthoc",
     "maccal.predictions",
     "maccal.plots",
     "maccal.report",

@@ -124,9 +124,15 @@ def split_rows(scores: Tensor, labels: Tensor, which: int, before: Tensor) -> tu
     return Split(refinement, float(before.mean()) - refinement, math.exp(-log_scale)), after
 
 
-def best_log_scale(slope_at: Callable[[float], tuple[float, float]]) -> float:
-    """Downhill from T = 1 to where the slope in log(1 / T) is zero: Fisher scoring, kept inside a shrinking bracket."""
-    low, high = LOG_SCALE_RANGE
+def best_log_scale(
+    slope_at: Callable[[float], tuple[float, float]], within: tuple[float, float] = LOG_SCALE_RANGE, tolerance: float = 1e-6
+) -> float:
+    """Downhill from T = 1 to where the slope in log(1 / T) is zero, or to the end of the range.
+
+    Fisher scoring, which for the NLL is Newton's step near the optimum, inside a shrinking bracket. The score is flat at its
+    minimum: a step of 1e-6 changes it in the twelfth digit.
+    """
+    low, high = within
     t = 0.0
     for _ in range(100):
         gradient, curvature = slope_at(t)
@@ -135,7 +141,7 @@ def best_log_scale(slope_at: Callable[[float], tuple[float, float]]) -> float:
         target = t + max(-1.0, min(1.0, step))
         if not low < target < high:
             target = (low + high) / 2
-        if abs(target - t) < 1e-6:  # the score is flat here: it is at its least to twelve digits
+        if abs(target - t) < tolerance:
             break
         t = target
     return t
