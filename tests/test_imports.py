@@ -22,6 +22,8 @@ PATH = [
     "maccal.metrics.streaming",
     "maccal.metrics.paired",
     "maccal.metrics",
+    "maccal.heads",
+    "maccal.calibration",
     "maccal.posthoc",
     "maccal.predictions",
     "maccal.plots",
