@@ -14,7 +14,7 @@ PATH = [
     "maccal.metrics._kernels",
     "maccal.metrics.inputs",
     "maccal.metrics.bins",
-    "maccal.metrics.calibration",
+    "maccal.metrics.miscalibration",
     "maccal.metrics.scores",
     "maccal.metrics.ranking",
     "maccal.metrics.resampling",

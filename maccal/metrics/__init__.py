@@ -1,8 +1,8 @@
 """Probabilities and labels in, numbers with intervals out."""
 
 from maccal.metrics.bins import Bins, Worst
-from maccal.metrics.calibration import aece, classwise_ece, debiased_squared_ce, ece, ks, mce, smece
 from maccal.metrics.inputs import softmax, top_label
+from maccal.metrics.miscalibration import aece, classwise_ece, debiased_squared_ce, ece, ks, mce, smece
 from maccal.metrics.paired import Difference, compare
 from maccal.metrics.ranking import (
     accuracy_at_coverage,

@@ -14,8 +14,8 @@ from scipy.stats import norm
 from torch import Tensor
 
 from maccal.metrics.bins import assign, equal_width_edges
-from maccal.metrics.calibration import ece
 from maccal.metrics.inputs import Array, check_confidence, top_label
+from maccal.metrics.miscalibration import ece
 from maccal.metrics.resampling import LEVEL, batches, centred
 from maccal.metrics.scores import as_scores, row_scores
 

@@ -19,8 +19,8 @@ import numpy as np
 from torch import Tensor
 
 from maccal.metrics.bins import Bins, assign, equal_mass_edges, equal_width_edges
-from maccal.metrics.calibration import smooth_error, to_grid
 from maccal.metrics.inputs import Array, as_tensor, check_confidence
+from maccal.metrics.miscalibration import smooth_error, to_grid
 from maccal.metrics.ranking import best_aurc, harmonic
 
 ROWS = 2048  # beyond this many rows they are gathered

@@ -12,7 +12,7 @@ import torch
 from scipy.stats import chi2, norm
 from torch import Tensor
 
-from maccal.metrics import calibration, ranking
+from maccal.metrics import miscalibration, ranking
 from maccal.metrics.bins import Bins, assign
 from maccal.metrics.inputs import Array, blocks, matrix, top_label
 from maccal.metrics.resampling import LEVEL, Interval, Statistics, band, batches, centred, resample
@@ -137,13 +137,13 @@ def top_label_metrics(confidence: Tensor, correct: Tensor, bins: int) -> dict[st
     return {
         "accuracy": float(correct.double().mean()),
         "confidence": float(confidence.double().mean()),
-        "ece": calibration.ece(confidence, correct, bins),
-        "aece": calibration.aece(confidence, correct, bins),
-        "smece": calibration.smece(confidence, correct),
-        "ks": calibration.ks(confidence, correct),
+        "ece": miscalibration.ece(confidence, correct, bins),
+        "aece": miscalibration.aece(confidence, correct, bins),
+        "smece": miscalibration.smece(confidence, correct),
+        "ks": miscalibration.ks(confidence, correct),
         "mce": worst.gap,
         "mce_count": worst.count,
-        "debiased_squared_ce": calibration.debiased_squared_ce(confidence, correct, bins),
+        "debiased_squared_ce": miscalibration.debiased_squared_ce(confidence, correct, bins),
         "aurc": ranking.aurc(confidence, correct),
         "e_aurc": ranking.e_aurc(confidence, correct),
     }
