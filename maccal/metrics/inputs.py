@@ -10,6 +10,7 @@ Behind the door the code trusts its arguments.
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -269,7 +270,10 @@ def scan_compiled(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor
         )
 
     threads = min(torch.get_num_threads(), 1 + probs.numel() // BLOCK)
-    cuts = [n * i // threads for i in range(threads + 1)]
+    mine, *others = pairwise(n * i // threads for i in range(threads + 1))
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(part, cuts[:-1], cuts[1:]))
+        running = [pool.submit(part, *share) for share in others]
+        part(*mine)  # the calling thread works too: it is already on a core
+        for job in running:
+            job.result()
     return confidence, correct, totals, extremes(lowest)[0]
