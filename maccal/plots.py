@@ -19,13 +19,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MultipleLocator
-from scipy.stats import binom, norm
+from scipy.stats import binom
 
 from maccal.metrics import Bins, resample, top_label
 from maccal.metrics.inputs import Array
-from maccal.metrics.resampling import LEVEL, band, centred
+from maccal.metrics.resampling import LEVEL, Z, band, centred
 
-Z = float(norm.ppf((1 + LEVEL) / 2))
 FEW = 0.005  # a bin with a smaller share of the rows is drawn pale
 LINES: dict[str, Any] = {"accuracy": "-", "confidence": (0, (2.5, 1.2))}  # the two marks of the histogram
 

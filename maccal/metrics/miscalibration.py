@@ -63,10 +63,11 @@ def debiased_squared_ce(confidence: Array, correct: Array, bins: int = 15) -> fl
     >>> round(debiased_squared_ce(np.array([0.9, 0.9, 0.9, 0.9]), np.array([1, 1, 0, 0]), bins=1), 6)
     0.076667
     """
-    return equal_mass(confidence, correct, bins, "maccal").debiased_squared_ce()
+    return equal_mass(confidence, correct, bins).debiased_squared_ce()
 
 
-def equal_mass(confidence: Array, correct: Array, bins: int, convention: Convention) -> Bins:
+def equal_mass(confidence: Array, correct: Array, bins: int, convention: Convention = "maccal") -> Bins:
+    """The rows in bins of about equal numbers of rows."""
     c, hit = check_confidence(confidence, correct)
     return Bins.of(c, hit, equal_mass_edges(c, bins, convention), convention=convention)
 

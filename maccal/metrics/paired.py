@@ -16,7 +16,7 @@ from torch import Tensor
 from maccal.metrics.bins import assign, equal_width_edges
 from maccal.metrics.inputs import Array, check_confidence, top_label
 from maccal.metrics.miscalibration import ece
-from maccal.metrics.resampling import LEVEL, batches, centred
+from maccal.metrics.resampling import LEVEL, Z, batches, centred
 from maccal.metrics.scores import as_scores, row_scores
 
 BLOCKS = 1 << 13  # beyond this many rows, random blocks of rows are resampled
@@ -67,7 +67,7 @@ def paired_means(difference: Tensor) -> Difference:
     error = float(difference.std(correction=min(1, n - 1))) / math.sqrt(n)
     if not math.isfinite(mean + error):
         return Difference(math.nan, math.nan, math.nan, math.nan)
-    half = float(norm.ppf((1 + LEVEL) / 2)) * error
+    half = Z * error
     p_value = 2 * float(norm.sf(abs(mean) / error)) if error > 0 else float(mean == 0)
     return Difference(mean, mean - half, mean + half, p_value)
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import norm
 from torch import Tensor
 
 from maccal.metrics.bins import Bins, assign, equal_mass_edges, equal_width_edges
@@ -28,6 +29,7 @@ GROUPS = 1024  # into about this many groups
 BATCH = 1 << 21  # numbers of one batch of resamples in flight
 GRID = 512  # cells of smece within a resample
 LEVEL = 0.95
+Z = float(norm.ppf((1 + LEVEL) / 2))  # half the width of a normal interval, in standard deviations
 
 Statistics = dict[str, np.ndarray]
 

@@ -14,9 +14,9 @@ import torch
 
 from maccal.metrics.bins import Bins, equal_width_edges
 from maccal.metrics.inputs import Array, matrix, top_label
-from maccal.metrics.resampling import Interval, groups_of, resample_groups, statistics
+from maccal.metrics.resampling import Interval, Z, groups_of, resample_groups, statistics
 from maccal.metrics.scores import as_scores, row_scores
-from maccal.metrics.summaries import Summary, Z, add_resampled
+from maccal.metrics.summaries import Summary, add_resampled
 
 FINE = 1024
 

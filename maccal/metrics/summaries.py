@@ -9,16 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy.stats import chi2, norm
+from scipy.stats import chi2
 from torch import Tensor
 
 from maccal.metrics import miscalibration, ranking
 from maccal.metrics.bins import Bins, assign
 from maccal.metrics.inputs import Array, blocks, matrix, top_label
-from maccal.metrics.resampling import LEVEL, Interval, Statistics, band, batches, centred, resample
+from maccal.metrics.resampling import LEVEL, Interval, Statistics, Z, band, batches, centred, resample
 from maccal.metrics.scores import NullScore, as_scores, null_scores, row_scores, split_rows
 
-Z = float(norm.ppf((1 + LEVEL) / 2))
 TESTED = ("ece", "ks")  # ECE sees gaps of either sign, the KS error a small gap that all rows share
 
 
@@ -84,6 +83,11 @@ def show(value: float, percent: bool) -> str:
     return f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:.4f}"
 
 
+def probability(p: float) -> str:
+    """A p-value in words; below 0.002 the usual thousand resamples cannot tell."""
+    return "p < 0.002" if p < 0.002 else f"p = {p:.3f}"
+
+
 def span(numbers: Summary, key: str, percent: bool) -> str:
     """`low to high` of an interval (key "ece") or of a null band (key "ece_null"); empty where there is none."""
     if f"{key}_low" not in numbers:
@@ -133,17 +137,18 @@ def summary(
 
 
 def top_label_metrics(confidence: Tensor, correct: Tensor, bins: int) -> dict[str, float]:
-    worst = Bins.of(confidence, correct, bins).mce()
+    wide, full = Bins.of(confidence, correct, bins), miscalibration.equal_mass(confidence, correct, bins)
+    worst = wide.mce()
     return {
         "accuracy": float(correct.double().mean()),
         "confidence": float(confidence.double().mean()),
-        "ece": miscalibration.ece(confidence, correct, bins),
-        "aece": miscalibration.aece(confidence, correct, bins),
+        "ece": wide.ece(),
+        "aece": full.ece(),
         "smece": miscalibration.smece(confidence, correct),
         "ks": miscalibration.ks(confidence, correct),
         "mce": worst.gap,
         "mce_count": worst.count,
-        "debiased_squared_ce": miscalibration.debiased_squared_ce(confidence, correct, bins),
+        "debiased_squared_ce": full.debiased_squared_ce(),
         "aurc": ranking.aurc(confidence, correct),
         "e_aurc": ranking.e_aurc(confidence, correct),
     }
@@ -205,7 +210,7 @@ def classwise_null(by_class: Bins, resamples: int, seed: int) -> Interval:
 
 def verdict(s: Summary) -> str:
     """Whether the model can be told from a calibrated one, and which way it errs, in words."""
-    chance = f"p {'<' if s['p_value'] < 0.002 else '='} {max(s['p_value'], 0.002):.3f}, {s['n']:,} rows"
+    chance = f"{probability(s['p_value'])}, {s['n']:,} rows"
     if s["p_value"] > 1 - LEVEL:
         return f"Cannot be told from a calibrated model: its {evidence(s, 'ece')} ({chance})."
     over, under = s["accuracy"] < s["accuracy_null_low"], s["accuracy"] > s["accuracy_null_high"]

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from maccal.metrics import METRICS, Difference, Summary
-from maccal.metrics.summaries import show, span
+from maccal.metrics.summaries import probability, show, span
 from maccal.plots import Reliability, Theme, plot_reliability
 
 PLACEHOLDERS = Theme(**{field.name: f"#{number:06x}" for number, field in enumerate(fields(Theme), start=0x010203)})
@@ -125,10 +125,6 @@ def change(d: Difference | None, percent: bool) -> dict[str, str]:
     if d is None or math.isnan(d.difference):
         return {"value": "", "p": ""}
     return {"value": f"{'+' if d.difference > 0 else ''}{show(d.difference, percent)}", "p": probability(d.p_value)}
-
-
-def probability(p: float) -> str:
-    return "p < 0.002" if p < 0.002 else f"p = {p:.3f}"
 
 
 def conclusion(key: str, d: Difference, models: list[Evaluated]) -> str:

@@ -12,6 +12,7 @@ from reference import ks as slow_ks
 from strategies import outcomes, predictions
 
 from maccal.metrics import Bins, aece, classwise_ece, debiased_squared_ce, ece, ks, mce, smece, softmax, top_label
+from maccal.metrics.miscalibration import equal_mass as equal_mass_bins
 from maccal.metrics.miscalibration import smooth_error, to_grid
 
 TOP_LABEL = [ece, mce, aece, debiased_squared_ce, smece, ks]
@@ -114,9 +115,7 @@ def test_bounds(case):
 
 def test_equal_mass_bins_are_equally_filled():
     confidence = np.random.default_rng(0).permutation(np.linspace(0.3, 0.99, 3000))
-    from maccal.metrics.miscalibration import equal_mass as equal_mass_bins
-
-    assert set(equal_mass_bins(confidence, confidence > 0.5, 15, "maccal").count) == {200.0}
+    assert set(equal_mass_bins(confidence, confidence > 0.5, 15).count) == {200.0}
 
 
 @given(outcomes(most=12))
