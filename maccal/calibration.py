@@ -1,168 +1,49 @@
 """Stage II of MaC-Cal: a new classifier on frozen features, retrained under random masks (Eqs. 7-13, Algorithm 1).
 
-In every epoch t the head trains with each weight kept with probability keep_t. Then its confidence and accuracy are compared, and
-the sparsity, 1 - keep, moves by their gap, at most by eta_t:
+In every epoch the head trains with each weight kept with probability keep. Then its confidence is compared with what it should be,
+and the sparsity, 1 - keep, moves by the gap (stage2.py). At the end keep and the standardisation of the features are folded into
+plain linear layers.
 
-    eta_t      = eta_init (eta_final / eta_init)^(t / T)                       Eq. 13
-    sparsity  += clip(Conf_t - gamma Acc_t, -eta_t, eta_t)                     Eq. 12, read so that overconfident means sparser
+What the confidence should be, best first:
 
-At the end keep and the standardisation of the features are folded into plain linear layers. `Stage2` names every reading of the
-paper; the default is the one that calibrates, `Stage2.paper()` the equations as printed, which do not.
+    val=(z, y)             held-out rows: the head's accuracy on them
+    accuracy=, unlabelled= a known accuracy on unseen data, for the confidence on unseen rows without labels
+    accuracy=              the same without such rows: on the training rows, sqrt(accuracy x accuracy there)
+    neither                on the training rows, gamma x accuracy there
 
-Cost: N = 50,000, D = 64, K = 10, hidden 512, 40 epochs: about 15 s on two cores. The gradient is written out: four matrix products.
+Cost: N = 50,000, D = 64, K = 10, hidden 512, 40 epochs: about 8 s on two cores.
 """
 
 import math
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 import torch
 from rich.progress import track
 from torch import Tensor, nn
 
-from maccal.heads import plain
-from maccal.metrics.inputs import Array, as_tensor, check_labels, first
+from maccal.classifiers import named
+from maccal.features import extract, find_head, replace_head
+from maccal.heads import Heads, logits, plain
+from maccal.metrics.inputs import Array
+from maccal.rows import Rows, Standard
+from maccal.stage2 import Stage2
+from maccal.views import CannotMix, mixed
 
-CHUNK = 8192  # rows of one evaluation step
+DEFAULT = Stage2()
+OWN = {name: getattr(DEFAULT, name) for name in ("adapt", "eta", "eta_init", "eta_final", "q0", "gamma")}
 
 
 @dataclass(frozen=True)
-class Stage2:
-    """Every choice of stage II; the comments give the paper's words where ours differ."""
+class Feedback:
+    """The rows a head is judged on after an epoch (None: its own masked passes), and its right confidence given its accuracy."""
 
-    epochs: int = 40
-    batch_size: int = 128
-    lr: float = 0.1
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    schedule: Literal["cosine", "constant"] = "cosine"  # the paper: constant
-    hidden: int | None = 512  # width of the bottleneck; None is a linear head
-    standardise: bool = True  # features less their mean, over one common scale; the paper: raw
-    refresh: Literal["batch", "epoch"] = "batch"  # when masks are drawn; Algorithm 1 says batch, the text epoch
-    masking: Literal["forward", "reset", "straight-through"] = (
-        "forward"  # multiply, zero the weights in place, or pass gradients by
-    )
-    restrict: Literal["none", "gradient", "frozen"] = "gradient"  # Eq. 11; frozen spares dropped weights momentum and decay too
-    inference: Literal["expected", "dense", "last"] = "expected"  # keep x W, W, or the last mask's weights
-    adapt: Literal["sparsity", "retention", "none"] = "sparsity"  # Eq. 12 moves this; as printed it is the retention, and runs away
-    statistics: Literal["deployed", "masked"] = "deployed"  # whose Conf and Acc: the head as it would be used, or the masked passes
-    eta: Literal["decay", "static"] = "decay"
-    eta_init: float = 0.1
-    eta_final: float = 0.001
-    q0: float = 0.5
-    gamma: float = 0.97  # accuracy on unseen data over accuracy in training, about; 1 with held-out features
-
-    @classmethod
-    def paper(cls, **changes: Any) -> "Stage2":
-        """The equations as printed: constant rate, raw features, dense weights at inference, Eq. 12 on the retention."""
-        literal = cls(schedule="constant", standardise=False, refresh="epoch", inference="dense", adapt="retention")
-        return replace(literal, **{"statistics": "masked", **changes})
-
-    def eta_at(self, epoch: int) -> float:
-        """Eq. 13: the largest change of keep after epoch 1, 2, ..."""
-        if self.eta == "static":
-            return self.eta_init
-        return self.eta_init * math.exp(math.log(self.eta_final / self.eta_init) * epoch / self.epochs)
-
-    def next_keep(self, keep: float, confidence: float, accuracy: float, gamma: float, epoch: int) -> float:
-        """Eq. 12, clamped so that at least a hundredth of the weights stays."""
-        bound = self.eta_at(epoch)
-        change = max(-bound, min(bound, confidence - gamma * accuracy))
-        sign = {"sparsity": -1, "retention": 1, "none": 0}[self.adapt]
-        return min(1.0, max(0.01, keep + sign * change))
-
-    def lr_at(self, step: int, steps: int) -> float:
-        return self.lr if self.schedule == "constant" else 0.5 * self.lr * (1 + math.cos(math.pi * step / steps))
-
-
-DEFAULT = Stage2()
-
-
-class Head:
-    """The weights of a head in training, their momenta and masks. Lists run over the layers."""
-
-    def __init__(self, widths: list[int], generator: torch.Generator) -> None:
-        """nn.Linear's own initialisation, drawn from the generator."""
-        pairs = list(pairwise(widths))
-        self.weights = [uniform((b, a), a, generator) for a, b in pairs]
-        self.biases = [uniform((b,), a, generator) for a, b in pairs]
-        self.speeds = [torch.zeros_like(t) for t in (*self.weights, *self.biases)]
-        self.masks = [torch.ones_like(w) for w in self.weights]
-        self.sizes = [w.numel() for w in self.weights]
-
-    def draw(self, keep: float, generator: torch.Generator) -> None:
-        """Fresh masks of all layers from one call."""
-        kept = (torch.rand(sum(self.sizes), generator=generator) < keep).float()
-        self.masks = [part.view_as(w) for part, w in zip(torch.split(kept, self.sizes), self.weights, strict=True)]
-
-    def used(self, config: Stage2, keep: float) -> list[Tensor]:
-        """The weights at inference."""
-        if config.masking == "reset" or config.inference == "dense":
-            return self.weights
-        if config.inference == "last":
-            return [w * m for w, m in zip(self.weights, self.masks, strict=True)]
-        return [keep * w for w in self.weights]
-
-
-def uniform(shape: tuple[int, ...], fan_in: int, generator: torch.Generator) -> Tensor:
-    return (2 * torch.rand(shape, generator=generator) - 1) / math.sqrt(fan_in)
-
-
-def forward(x: Tensor, weights: list[Tensor], biases: list[Tensor]) -> tuple[list[Tensor], Tensor]:
-    """Inputs of every layer, and the logits."""
-    inputs = [x]
-    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
-        inputs.append(torch.addmm(bias, inputs[-1], weight.T).relu_())
-    return inputs, torch.addmm(biases[-1], inputs[-1], weights[-1].T)
-
-
-def train_step(head: Head, x: Tensor, y: Tensor, lr: float, config: Stage2) -> Tensor:
-    """One step of SGD on the mean cross-entropy of a batch; returns its log-probabilities, from before the step."""
-    if config.masking == "reset":
-        for w, m in zip(head.weights, head.masks, strict=True):
-            w.mul_(m)
-        weights = head.weights
-    else:
-        weights = [w * m for w, m in zip(head.weights, head.masks, strict=True)]
-    inputs, logits = forward(x, weights, head.biases)
-    log_p = logits.log_softmax(1)
-    delta = log_p.exp()
-    delta[torch.arange(len(y)), y] -= 1
-    delta /= len(y)
-    masked = config.masking == "forward" or (config.masking == "reset" and config.restrict != "none")
-    layers = len(weights)
-    for layer in reversed(range(layers)):
-        gradient, shift = delta.T @ inputs[layer], delta.sum(0)
-        if layer:
-            delta = (delta @ weights[layer]).mul_(inputs[layer] > 0)
-        update(head, layer, gradient.mul_(head.masks[layer]) if masked else gradient, lr, config)
-        descend(head.biases[layer], head.speeds[layers + layer], shift, lr, config)
-    return log_p
-
-
-def update(head: Head, layer: int, gradient: Tensor, lr: float, config: Stage2) -> None:
-    weight, speed, mask = head.weights[layer], head.speeds[layer], head.masks[layer]
-    frozen = config.restrict == "frozen" and (weight.clone(), speed.clone())
-    descend(weight, speed, gradient, lr, config)
-    if frozen:
-        weight.copy_(torch.where(mask > 0, weight, frozen[0]))
-        speed.copy_(torch.where(mask > 0, speed, frozen[1]))
-
-
-def descend(parameter: Tensor, speed: Tensor, gradient: Tensor, lr: float, config: Stage2) -> None:
-    """torch.optim.SGD's step: decay joins the gradient, momentum without dampening."""
-    speed.mul_(config.momentum).add_(gradient).add_(parameter, alpha=config.weight_decay)
-    parameter.sub_(speed, alpha=lr)
-
-
-def confidence_and_accuracy(z: Tensor, y: Tensor, weights: list[Tensor], biases: list[Tensor]) -> tuple[float, float]:
-    total = torch.zeros(2, dtype=torch.float64)
-    for x, label in zip(torch.split(z, CHUNK), torch.split(y, CHUNK), strict=True):
-        confidence, top = forward(x, weights, biases)[1].softmax(1).max(1)
-        total += torch.stack([confidence.sum(dtype=torch.float64), (top == label).sum().double()])
-    confidence_sum, right = (total / len(y)).tolist()
-    return confidence_sum, right
+    rows: Rows | None
+    target: Callable[[float], float]
 
 
 def calibrate_head(
@@ -170,101 +51,220 @@ def calibrate_head(
     y: Array,
     *,
     val: tuple[Array, Array] | None = None,
+    accuracy: float | None = None,
+    unlabelled: Array | None = None,
+    classes: int | None = None,
     config: Stage2 = DEFAULT,
     seed: int = 1,
     progress: bool = False,
 ) -> nn.Sequential:
     """A calibrated classifier for features z (N x D) with labels y: plain linear layers in eval mode, with `.history`.
 
-    With `val`, held-out features and labels, the feedback looks at those, with gamma 1. Same seed, same bits.
+    The feedback is the best that the arguments allow: see the top of this file. `classes` is how many outputs the head has, if
+    labels do not show them all. Same seed, same bits.
     """
-    features, labels, classes = check_features(z, y, "z")
-    held_out = None
-    if val is not None:
-        held_z, held_y, held_classes = check_features(*val, "val")
-        classes, held_out = max(classes, held_classes), (held_z, held_y)
-        if held_z.shape[1] != features.shape[1]:
-            raise ValueError(f"z has {features.shape[1]} features and val {held_z.shape[1]}; both must come from the same network")
-    centre, scale = standard(features) if config.standardise else (torch.zeros(features.shape[1]), 1.0)
-    features = (features - centre) / scale
-    held_out = held_out and ((held_out[0] - centre) / scale, held_out[1])
+    known: dict[str, Any] = {"val": val, "accuracy": accuracy, "unlabelled": unlabelled, "classes": classes}
+    return calibrate_heads(z, y, configs=[config], seeds=[seed], progress=progress, **known)[0]
 
-    generator = torch.Generator().manual_seed(seed)
-    widths = [features.shape[1], *([config.hidden] if config.hidden else []), classes]
-    head = Head(widths, generator)
-    history, keep = train(head, features, labels, held_out, config, generator, progress)
 
-    weights, biases = [w.clone() for w in head.used(config, keep)], [b.clone() for b in head.biases]
-    weights[0] /= scale
-    biases[0] -= weights[0] @ centre
+def calibrate_heads(
+    z: Array,
+    y: Array,
+    *,
+    configs: Sequence[Stage2],
+    seeds: Sequence[int],
+    val: tuple[Array, Array] | None = None,
+    accuracy: float | None = None,
+    unlabelled: Array | None = None,
+    classes: int | None = None,
+    progress: bool = False,
+) -> list[nn.Sequential]:
+    """Several heads on the same features, one for each pair of config and seed; each is what calibrate_head would give.
+
+    Heads whose configs differ only in gamma, q0, eta, hidden width and adaptation train together as one batched problem.
+    """
+    if len(configs) != len(seeds):
+        raise ValueError(f"{len(configs)} configs but {len(seeds)} seeds; they are paired one to one")
+    train = Rows(z, y, "z")
+    judged = judges(train, val, accuracy, unlabelled)
+    classes = check_classes(train, judged, classes)
+    heads: dict[int, nn.Sequential] = {}
+    for group in alike(configs, train.fits):
+        own = [configs[i] for i in group]
+        standard = train.measured if own[0].standardise else Standard(torch.zeros(train.width), 1.0)
+        for rows in {train, judged or train}:
+            rows.use(standard)
+        feedback = [choose_feedback(config, train, judged, val is not None, accuracy) for config in own]
+        trained = fit(train, classes, feedback, own, [seeds[i] for i in group], progress)
+        heads |= dict(zip(group, trained, strict=True))
+    return [heads[i] for i in range(len(configs))]
+
+
+def judges(train: Rows, val: tuple[Array, Array] | None, accuracy: float | None, unlabelled: Array | None) -> Rows | None:
+    """The held-out rows, with or without labels."""
+    if accuracy is not None and not 0 < accuracy <= 1:
+        raise ValueError(f"accuracy is {accuracy}; pass the share of right answers on unseen data, such as 0.937")
+    if unlabelled is not None and accuracy is None:
+        raise ValueError("unlabelled rows say nothing without a known accuracy: pass accuracy= too, or val=(z, y) with labels")
+    if val is not None and accuracy is not None:
+        raise ValueError("val holds labels, which tell the accuracy: pass val or accuracy, not both")
+    if val is None and unlabelled is None:
+        return None
+    judged = Rows(*val, "val") if val is not None else Rows(unlabelled, None, "unlabelled")
+    if judged.width != train.width:
+        name = "val" if val is not None else "unlabelled"
+        raise ValueError(f"z has {train.width} features and {name} {judged.width}; both must come from the same network")
+    return judged
+
+
+def choose_feedback(config: Stage2, train: Rows, judged: Rows | None, labelled: bool, accuracy: float | None) -> Feedback:
+    held_out = config.statistics == "held-out" or (config.statistics == "auto" and judged is not None)
+    if held_out and judged is None:
+        raise ValueError("Stage2(statistics='held-out') needs held-out rows: pass val=(z, y)")
+    if held_out:
+        return Feedback(judged, (lambda a: a) if labelled else (lambda _: accuracy or 0.0))
+    rows = None if config.statistics == "masked" else train
+    if accuracy is not None:
+        return Feedback(rows, lambda a: math.sqrt(accuracy * a))
+    return Feedback(rows, lambda a: config.gamma * a)
+
+
+def alike(configs: Sequence[Stage2], together: bool) -> list[list[int]]:
+    """Groups of configs that can share their steps; one a group where the rows do not fit in memory."""
+    groups: dict[Any, list[int]] = {}
+    for place, config in enumerate(configs):
+        shared = replace(config, **OWN, hidden=config.hidden and 1)
+        groups.setdefault(shared if together else place, []).append(place)
+    return list(groups.values())
+
+
+def check_classes(train: Rows, judged: Rows | None, classes: int | None) -> int:
+    """How many outputs the head has: as many as asked for, else as the labels speak of."""
+    shown = max(rows.classes for rows in (train, judged) if rows is not None)
+    if classes is not None and shown > classes:
+        raise ValueError(f"label {shown - 1} is outside 0 .. {classes - 1}: classes is {classes}; do the labels count from 1?")
+    counts = torch.bincount(train.y, minlength=shown)
+    if classes is None and counts[0] == 0 and bool((counts[1:] > 0).all()):
+        warnings.warn(f"no row has label 0, and all of 1 .. {shown - 1} occur: if they count from 1, pass y - 1", stacklevel=4)
+    return classes or shown
+
+
+def fit(
+    train: Rows, classes: int, feedback: list[Feedback], configs: list[Stage2], seeds: list[int], progress: bool
+) -> list[nn.Sequential]:
+    """The epochs of Algorithm 1 for heads that share their steps."""
+    shared = configs[0]
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    heads = Heads([[train.width, *([c.hidden] if c.hidden else []), classes] for c in configs], generators)
+    histories: list[list[dict[str, float]]] = [[] for _ in configs]
+    following = [config.q0 for config in configs]
+    for epoch in track(range(1, shared.epochs + 1), "stage II", disable=not progress):
+        keeps = following
+        seen = train_epoch(heads, train, keeps, epoch, shared, generators)
+        following = []
+        for head, (config, judge, keep) in enumerate(zip(configs, feedback, keeps, strict=True)):
+            loss, confidence, accuracy = (seen[head] / train.count).tolist()
+            if judge.rows is not None:
+                confidence, accuracy = confidence_and_accuracy(judge.rows, *heads.deployed(head, keep, config))
+            target = judge.target(accuracy)
+            histories[head].append(
+                {"epoch": epoch, "keep": keep, "accuracy": accuracy, "confidence": confidence, "target": target, "loss": loss}
+            )
+            following.append(config.next_keep(keep, confidence - target, epoch))
+    return [
+        fold(heads.deployed(head, keep, config), train.standard, histories[head])
+        for head, (config, keep) in enumerate(zip(configs, keeps, strict=True))
+    ]
+
+
+def train_epoch(
+    heads: Heads, train: Rows, keeps: list[float], epoch: int, config: Stage2, generators: list[torch.Generator]
+) -> Tensor:
+    """Every row once, in random order; the sums of loss, confidence and right answers of the masked passes, a row a head."""
+    heads.draw(keeps, generators)
+    seen = torch.zeros(len(keeps), 3, dtype=torch.float64)
+    steps = train.steps(config.batch_size)
+    for place, (x, y) in enumerate(train.epoch(generators, config.batch_size)):
+        if config.refresh == "batch" and place:
+            heads.draw(keeps, generators)
+        log_p = heads.step(x, y, config.lr_at((epoch - 1) * steps + place, config.epochs * steps), config)
+        own = log_p.gather(2, y[:, :, None]).squeeze(2)
+        seen[:, 0] -= own.sum(1)
+        if config.statistics == "masked":
+            top, best = log_p.max(2)
+            seen[:, 1] += top.exp().sum(1)
+            seen[:, 2] += (best == y).sum(1)
+    return seen
+
+
+def confidence_and_accuracy(rows: Rows, weights: list[Tensor], biases: list[Tensor]) -> tuple[float, float]:
+    total = torch.zeros(2, dtype=torch.float64)
+    for x, y in rows.chunks():
+        scores = logits(x, weights, biases)
+        confidence = (scores.amax(1) - scores.logsumexp(1)).exp_()
+        total += torch.stack([confidence.sum(dtype=torch.float64), (scores.argmax(1) == y).sum().double()])
+    confidence_mean, accuracy = (total / rows.count).tolist()
+    return confidence_mean, accuracy
+
+
+def fold(layers: tuple[list[Tensor], list[Tensor]], standard: Standard, history: list[dict[str, float]]) -> nn.Sequential:
+    """Plain layers for raw features."""
+    weights, biases = [w.clone() for w in layers[0]], [b.clone() for b in layers[1]]
+    weights[0] /= standard.scale
+    biases[0] -= weights[0] @ standard.centre
     result = plain(weights, biases)
     result.history = history  # type: ignore[assignment]
     return result
 
 
-def train(
-    head: Head,
-    z: Tensor,
-    y: Tensor,
-    held_out: tuple[Tensor, Tensor] | None,
-    config: Stage2,
-    generator: torch.Generator,
-    progress: bool,
-) -> tuple[list[dict[str, float]], float]:
-    """The epochs of Algorithm 1; returns the history and the keep that the last epoch trained with."""
-    history: list[dict[str, float]] = []
-    following = config.q0
-    for epoch in track(range(1, config.epochs + 1), "stage II", disable=not progress):
-        keep = following
-        conf, acc, loss = train_epoch(head, z, y, keep, epoch, config, generator)
-        if config.statistics == "deployed" or held_out is not None:
-            conf, acc = confidence_and_accuracy(*(held_out or (z, y)), head.used(config, keep), head.biases)
-        history.append({"epoch": epoch, "keep": keep, "accuracy": acc, "confidence": conf, "loss": loss})
-        following = config.next_keep(keep, conf, acc, config.gamma if held_out is None else 1.0, epoch)
-    return history, keep
+def calibrate(
+    model: nn.Module,
+    train: Iterable[Any],
+    *,
+    val: Iterable[Any] | None = None,
+    accuracy: float | None = None,
+    head: str | None = None,
+    config: Stage2 = DEFAULT,
+    seed: int = 1,
+    inplace: bool = False,
+    cache: str | Path | None = None,
+    device: str | torch.device | None = None,
+    autocast: torch.dtype | None = None,
+    progress: bool = False,
+) -> nn.Module:
+    """The model with its classifier replaced by a calibrated one; all else is as it was, to the bit, train/eval mode included.
+
+    `train` and `val` are loaders (batches.py says of what); `head` names the classifier where it cannot be found. The new one is
+    at the old one's place, with its `.history`. cache, device and autocast are those of features.extract.
+    """
+    if val is not None and accuracy is not None:
+        raise ValueError("val holds labels, which tell the accuracy: pass val or accuracy, not both")
+    name = find_head(model, first_batch(train), head)
+    how: dict[str, Any] = {"head": name, "cache": cache, "device": device, "autocast": autocast, "progress": progress}
+    judged = val if val is not None else harder(train) if accuracy is None and config.statistics == "auto" else None
+    features, held_out = extract(model, train, **how), None if judged is None else extract(model, judged, **how)
+    classes = named(model, name, []).out_features
+    new = calibrate_head(*features, val=held_out, accuracy=accuracy, classes=classes, config=config, seed=seed, progress=progress)
+    result = model if inplace else deepcopy(model)
+    replace_head(result, name, new if len(new) > 1 else single(new))
+    return result
 
 
-def train_epoch(
-    head: Head, z: Tensor, y: Tensor, keep: float, epoch: int, config: Stage2, generator: torch.Generator
-) -> tuple[float, float, float]:
-    """Every row once, in random order; mean confidence, accuracy and loss of the masked passes."""
-    head.draw(keep, generator)
-    seen = torch.zeros(3, dtype=torch.float64)
-    batches = torch.split(torch.randperm(len(y), generator=generator), config.batch_size)
-    for place, rows in enumerate(batches):
-        if config.refresh == "batch":
-            head.draw(keep, generator)
-        x, labels = z[rows], y[rows]
-        lr = config.lr_at((epoch - 1) * len(batches) + place, config.epochs * len(batches))
-        log_p = train_step(head, x, labels, lr, config)
-        confidence, top = log_p.max(1)
-        own = log_p.gather(1, labels[:, None])
-        seen += torch.stack([confidence.exp().sum(), (top == labels).sum(), -own.sum()])
-    confidence_mean, accuracy, loss = (seen / len(y)).tolist()
-    return confidence_mean, accuracy, loss
+def single(head: nn.Sequential) -> nn.Module:
+    """A head of one layer as that layer, so that the model's weights keep their names."""
+    head[0].history = head.history
+    return head[0]
 
 
-def standard(z: Tensor) -> tuple[Tensor, float]:
-    """The mean of the features, and one scale for all of them."""
-    centre = z.mean(0, dtype=torch.float64)
-    scale = float((z - centre).square().mean(dtype=torch.float64).sqrt())
-    return centre.float(), scale if scale > 0 else 1.0
+def first_batch(loader: Iterable[Any]) -> Any:
+    for batch in loader:
+        return batch
+    raise ValueError("the loader is empty: there is no batch to find the classifier with")
 
 
-def check_features(z: Array, y: Array, name: str) -> tuple[Tensor, Tensor, int]:
-    """Finite N x D float32 features, int64 labels, and how many classes the labels speak of."""
-    features = as_tensor(z, name)
-    if features.ndim != 2 or not features.is_floating_point() or 0 in features.shape:
-        raise ValueError(
-            f"{name} has shape {tuple(features.shape)} and dtype {features.dtype}; expected features, rows x dimensions"
-        )
-    features = features.float().cpu()
-    if not bool(features.isfinite().all()):
-        row = first(~features.isfinite().all(1))
-        raise ValueError(f"{name} row {row} holds a value that is not finite; the features must be numbers")
-    labels = as_tensor(y, "labels")
-    classes = int(labels.max()) + 1 if labels.numel() and not labels.is_floating_point() else 2
-    labels = check_labels(y, torch.empty(len(features), max(2, classes)))
-    if bool((labels == labels[0]).all()):
-        raise ValueError(f"all labels of {name} are {int(labels[0])}; a classifier needs at least two classes")
-    return features, labels, classes
+def harder(train: Iterable[Any]) -> Iterable[Any] | None:
+    """Training rows made as hard as unseen ones, if their inputs are of a kind that can be."""
+    try:
+        return mixed(train)
+    except CannotMix:
+        return None

@@ -1,0 +1,168 @@
+"""The networks of the benchmarks: public ResNets for CIFAR-10, and small ones trained here on CIFAR-10 and CIFAR-100.
+
+    python benchmarks/networks.py SHARED build/networks      # trains the six small ones: about ten minutes each on one core
+
+SHARED holds data/unpack and data/nets. The public networks err on 8.27, 7.37, 6.90 and 6.61 % of the CIFAR-10 test images.
+The small ones are made to differ in how much worse they do on unseen images: subsets and whole sets, with and without augmentation.
+"""
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from maccal.files import write_with
+
+MEAN = torch.tensor([0.485, 0.456, 0.406])[:, None, None]
+STD = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
+PUBLIC = (20, 32, 44, 56)
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions; where the shape changes the shortcut takes every second pixel and pads the channels."""
+
+    def __init__(self, width_in: int, width: int) -> None:
+        super().__init__()
+        self.stride, self.pad = width // width_in, (width - width_in) // 2
+        self.conv1 = nn.Conv2d(width_in, width, 3, self.stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        return F.relu(y + F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.pad, self.pad)))
+
+
+class ResNet(nn.Module):
+    """He's 6n + 2 layers for 32 x 32 images, widths 16-32-64."""
+
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(16)
+        self.layer1, self.layer2, self.layer3 = (
+            nn.Sequential(Block(before, width), *(Block(width, width) for _ in range((depth - 8) // 6)))
+            for before, width in ((16, 16), (16, 32), (32, 64))
+        )
+        self.linear = nn.Linear(64, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.layer3(self.layer2(self.layer1(F.relu(self.bn1(self.conv1(x))))))
+        return self.linear(x.mean((2, 3)))
+
+
+def public(shared: Path, depth: int) -> ResNet:
+    """A public trained network, in eval mode."""
+    file = next((shared / "data" / "nets").glob(f"resnet{depth}-*.th"))
+    weights = torch.load(file, map_location="cpu", weights_only=True)["state_dict"]
+    network = ResNet(depth).eval()
+    network.load_state_dict({name.removeprefix("module."): value for name, value in weights.items()})
+    return network.to(memory_format=torch.channels_last)
+
+
+@cache
+def cifar(shared: Path, folder: Path, classes: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Training and test images (uint8 N x 3 x 32 x 32) and labels of CIFAR-10 or CIFAR-100."""
+    name, parts, test, key = {
+        10: ("cifar-10-batches-py", [f"data_batch_{i}" for i in range(1, 6)], "test_batch", b"labels"),
+        100: ("cifar-100-python", ["train"], "test", b"fine_labels"),
+    }[classes]
+    if not (folder / name).exists():
+        command = [sys.executable, shared / "data" / "unpack", folder, f"cifar{classes}"]
+        subprocess.run(command, check=True, capture_output=True)
+    batches = [pickle.loads((folder / name / part).read_bytes(), encoding="bytes") for part in (*parts, test)]
+    pairs = [(torch.from_numpy(b[b"data"]).view(-1, 3, 32, 32), torch.tensor(b[key])) for b in batches]
+    return (torch.cat([x for x, _ in pairs[:-1]]), torch.cat([y for _, y in pairs[:-1]])), pairs[-1]
+
+
+def normalised(images: Tensor) -> Tensor:
+    return ((images / 255 - MEAN) / STD).contiguous(memory_format=torch.channels_last)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network trained here: the data it saw and for how long."""
+
+    classes: int
+    images: int
+    epochs: int
+    augment: bool
+    width: int = 16
+
+
+TRAINED = {
+    "c10-10k": Trained(10, 10_000, 30, augment=True),
+    "c100-20k": Trained(100, 20_000, 25, augment=True, width=24),
+    "c10-50k": Trained(10, 50_000, 8, augment=True),
+    "c100-plain": Trained(100, 50_000, 8, augment=False, width=24),
+    "c10-5k-plain": Trained(10, 5_000, 30, augment=False),
+    "c100-50k": Trained(100, 50_000, 10, augment=True, width=24),
+}
+
+
+def small(classes: int, width: int) -> nn.Sequential:
+    """Five convolutions with BatchNorm, 8 x width features."""
+    layers: list[nn.Module] = []
+    for before, after, stride in ((3, 1, 1), (1, 2, 2), (2, 4, 2), (4, 8, 1), (8, 8, 2)):
+        conv = nn.Conv2d(3 if not layers else before * width, after * width, 3, stride, 1, bias=False)
+        layers += [conv, nn.BatchNorm2d(after * width), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * width, classes))
+
+
+def training_set(shared: Path, folder: Path, row: Trained, seed: int) -> tuple[Tensor, Tensor]:
+    (images, labels), _ = cifar(shared, folder, row.classes)
+    chosen = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))[: row.images]
+    return images[chosen], labels[chosen]
+
+
+def batches(images: Tensor, labels: Tensor, augment: bool, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+    for rows in torch.randperm(len(labels), generator=generator).split(128):
+        x = images[rows]
+        if augment:
+            x = F.pad(x, (4, 4, 4, 4))
+            top, left = torch.randint(9, (2, len(rows), 1, 1), generator=generator)
+            flip = torch.rand(len(rows), 1, 1, generator=generator) < 0.5
+            across = torch.where(flip, 31 - torch.arange(32), torch.arange(32)) + left
+            x = x[torch.arange(len(rows))[:, None, None], :, top + torch.arange(32)[:, None], across].permute(0, 3, 1, 2)
+        yield normalised(x), labels[rows]
+
+
+def trained(shared: Path, folder: Path, name: str, seed: int = 1) -> nn.Sequential:
+    """A small network in eval mode, trained now or read from the folder; cosine rate from 0.1, momentum 0.9, decay 5e-4."""
+    row = TRAINED[name]
+    torch.manual_seed(seed)
+    network = small(row.classes, row.width).to(memory_format=torch.channels_last)
+    file = folder / f"{name}-s{seed}.pt"
+    if not file.exists():
+        images, labels = training_set(shared, folder, row, seed)
+        generator = torch.Generator().manual_seed(seed)
+        steps = row.epochs * -(-row.images // 128)
+        optimiser = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.1, steps, pct_start=0.1, cycle_momentum=False)
+        for epoch in range(row.epochs):
+            right = 0
+            for x, y in batches(images, labels, row.augment, generator):
+                logits = network(x)
+                loss = F.cross_entropy(logits, y)
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                schedule.step()
+                right += int((logits.argmax(1) == y).sum())
+            print(f"{name} seed {seed} epoch {epoch + 1}: training accuracy {right / row.images:.4f}", flush=True)
+        write_with(file, lambda part: torch.save(network.state_dict(), part))
+    network.load_state_dict(torch.load(file, weights_only=True))
+    return network.eval()
+
+
+if __name__ == "__main__":
+    for name in TRAINED:
+        trained(Path(sys.argv[1]), Path(sys.argv[2]), name)

@@ -1,0 +1,199 @@
+"""Stage II on real networks: what each kind of feedback is worth, the paper's own reading, and its ablation.
+
+    python benchmarks/real_networks.py SHARED build/networks [NETWORK ...]     # adds missing rows to results/real_networks.jsonl
+    python benchmarks/real_networks.py table                                   # results/real_networks.md from the rows
+
+Four public ResNets for CIFAR-10 and six small networks trained here (networks.py). One half of the 10,000 test images gives held-out
+labels where a row needs them, the other half is measured; then the halves change places. Seeds 1, 2, 3 of stage II. Stops and
+resumes anywhere: a row that is there is not made again. About ten minutes a public network on two cores.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+from networks import PUBLIC, TRAINED, cifar, normalised, public, trained, training_set
+from torch import Tensor, nn
+
+from maccal.calibration import calibrate_heads
+from maccal.features import Features, extract, find_head
+from maccal.files import write
+from maccal.metrics import summary
+from maccal.posthoc import TemperatureScaling
+from maccal.stage2 import ABLATION, Stage2
+from maccal.views import mixed
+
+RESULTS = Path(__file__).parent.parent / "results"
+ROWS = RESULTS / "real_networks.jsonl"
+SEEDS = (1, 2, 3)
+NETWORKS = (*(f"resnet{depth}" for depth in PUBLIC), *TRAINED)
+KEPT = ("accuracy", "confidence", "ece", "ece_low", "ece_high", "ece_null_low", "ece_null_high", "aece", "nll", "brier", "ks")
+
+
+@dataclass(frozen=True)
+class Network:
+    """A trained network as stage II sees it."""
+
+    name: str
+    train: Features
+    test: Features
+    head: nn.Linear
+    views: dict[str, Features]  # of 5,000 training images
+
+    def half(self, which: int) -> Features:
+        size = len(self.test.y) // 2
+        return Features(*(t[which * size :][:size] for t in self.test))
+
+
+Views = dict[str, Callable[[Tensor, torch.Generator], Tensor]]
+VIEWS: Views = {
+    "noise 0.025": lambda x, g: x + 255 * 0.025 * torch.randn(x.shape, generator=g),
+    "rotated 20": lambda x, g: rotated(x, 20, g),
+    "cut 8": lambda x, g: cut(x, 8, g),
+}
+
+
+def rotated(x: Tensor, degrees: float, g: torch.Generator) -> Tensor:
+    a = (2 * torch.rand(len(x), generator=g) - 1) * degrees * torch.pi / 180
+    zero = torch.zeros_like(a)
+    turn = torch.stack([torch.stack([a.cos(), -a.sin(), zero], 1), torch.stack([a.sin(), a.cos(), zero], 1)], 1)
+    grid = nn.functional.affine_grid(turn, list(x.shape), align_corners=False)
+    return nn.functional.grid_sample(x.float(), grid, align_corners=False, padding_mode="reflection")
+
+
+def cut(x: Tensor, size: int, g: torch.Generator) -> Tensor:
+    """A square of each image in the images' mean colour."""
+    top, left = torch.randint(33 - size, (2, len(x), 1, 1), generator=g)
+    across, down = torch.arange(32)[None, None], torch.arange(32)[None, :, None]
+    hole = (down >= top) & (down < top + size) & (across >= left) & (across < left + size)
+    return torch.where(hole[:, None], x.float().mean((0, 2, 3), keepdim=True), x.float())
+
+
+def loader(images: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
+    return [(normalised(x), y) for x, y in zip(images.split(500), labels.split(500), strict=True)]
+
+
+def prepare(shared: Path, folder: Path, name: str) -> Network:
+    """The features of a network, extracted once."""
+    if name in TRAINED:
+        network: nn.Module = trained(shared, folder, name)
+        train, (test, test_y) = training_set(shared, folder, TRAINED[name], 1), cifar(shared, folder, TRAINED[name].classes)[1]
+    else:
+        network = public(shared, int(name.removeprefix("resnet")))
+        train, (test, test_y) = cifar(shared, folder, 10)
+    chosen = torch.randperm(len(train[1]), generator=torch.Generator().manual_seed(0))[:5000]
+    some, labels = train[0][chosen], train[1][chosen]
+    g = torch.Generator().manual_seed(0)
+    seen = {view: loader(change(some, g), labels) for view, change in VIEWS.items()}
+    seen |= {f"mixed {share}": mixed(loader(some, labels), share) for share in (0.7, 0.75, 0.8)}
+    head = network.get_submodule(find_head(network, loader(some[:8], labels[:8])[0]))
+    assert isinstance(head, nn.Linear)
+    views = {view: extract(network, batches, cache=folder / "cache") for view, batches in seen.items()}
+    whole = (extract(network, loader(*part), cache=folder / "cache") for part in (train, (test, test_y)))
+    return Network(name, *whole, head, views)
+
+
+def accuracy(z: Tensor, y: Tensor, head: nn.Module) -> float:
+    with torch.inference_mode():
+        return float((head(z).argmax(1) == y).double().mean())
+
+
+def neighbours(z: Tensor, y: Tensor, k: int = 10) -> float:
+    """Leave-one-out accuracy of the k nearest neighbours by cosine, on up to 10,000 rows."""
+    z, y = nn.functional.normalize(z[:10_000]), y[:10_000]
+    right = 0
+    for part in torch.arange(len(y)).split(1000):
+        near = (z[part] @ z.T).index_put_((torch.arange(len(part)), part), torch.tensor(-2.0)).topk(k).indices
+        right += int((y[near].mode(1).values == y[part]).sum())
+    return right / len(y)
+
+
+def per_network(net: Network) -> Iterator[tuple[str, dict[str, Any], Stage2]]:
+    """Rows that use no held-out image: name, arguments of calibrate_heads, config."""
+    for gamma in (0.97, 0.9):
+        yield f"gamma {gamma}", {}, Stage2(gamma=gamma)
+    for view in net.views:
+        yield view, {"val": net.views[view]}, Stage2()
+    guess = {view: accuracy(*net.views[view], net.head) for view in ("mixed 0.75",)}
+    yield "accuracy of mixed 0.75", {"accuracy": guess["mixed 0.75"]}, Stage2()
+    yield "accuracy of neighbours", {"accuracy": neighbours(*net.train)}, Stage2()
+    yield "accuracy known", {"accuracy": accuracy(*net.test, net.head)}, Stage2()
+    if net.name not in TRAINED:
+        for gamma in (0.97, 0.7):
+            yield f"paper, gamma {gamma}", {}, Stage2.paper(gamma=gamma)
+        for row in list(ABLATION)[:-1]:
+            yield f"ablation: {row}", {}, Stage2.ablation(row)
+
+
+def per_half(net: Network, held: Features) -> Iterator[tuple[str, dict[str, Any], Stage2]]:
+    """Rows that see one half of the test images."""
+    yield "held out", {"val": held}, Stage2()
+    yield "held out, linear", {"val": held}, Stage2(hidden=None)
+    yield "held out, 500 labels", {"val": Features(held.z[:500], held.y[:500])}, Stage2()
+    yield "accuracy known, unlabelled", {"accuracy": accuracy(*held, net.head), "unlabelled": held.z}, Stage2()
+
+
+def row(net: Network, kind: str, seed: int, which: int, logits: Tensor, **more: Any) -> dict[str, Any]:
+    numbers = summary(logits=logits, labels=net.half(which).y, interval=True)
+    return {"network": net.name, "kind": kind, "seed": seed, "half": which, **{k: round(numbers[k], 6) for k in KEPT}, **more}
+
+
+def stage_one(net: Network) -> list[dict[str, Any]]:
+    """The network as trained, and with a temperature fitted on the other half."""
+    rows = []
+    with torch.inference_mode():
+        for which in (0, 1):
+            logits, other = net.head(net.half(which).z), net.head(net.half(1 - which).z)
+            scaling = TemperatureScaling().fit(other, net.half(1 - which).y)
+            more = {"train_accuracy": accuracy(*net.train, net.head)}
+            rows.append(row(net, "stage I", 0, which, logits, **more))
+            rows.append(row(net, "temperature", 0, which, scaling.transform(logits), temperature=scaling.temperature_))
+    return rows
+
+
+def run(net: Network, kind: str, arguments: dict[str, Any], config: Stage2, halves: tuple[int, ...]) -> list[dict[str, Any]]:
+    start = time.perf_counter()
+    heads = calibrate_heads(*net.train, configs=[config] * len(SEEDS), seeds=SEEDS, **arguments)
+    more = {"seconds": round((time.perf_counter() - start) / len(SEEDS), 2), "threads": torch.get_num_threads()}
+    known = {k: v for k, v in arguments.items() if k == "accuracy"}
+    return [
+        row(net, kind, seed, which, head(net.half(which).z), keep=round(head.history[-1]["keep"], 4), **{**known, **more})  # type: ignore[index, union-attr]
+        for seed, head in zip(SEEDS, heads, strict=True)
+        for which in halves
+    ]
+
+
+def read() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in ROWS.read_text().splitlines()] if ROWS.exists() else []
+
+
+def add(rows: list[dict[str, Any]]) -> None:
+    write(ROWS, "".join(json.dumps(r) + "\n" for r in [*read(), *rows]))
+    for name in dict.fromkeys((r["network"], r["kind"]) for r in rows):
+        these = [r for r in rows if (r["network"], r["kind"]) == name]
+        print(*name, *(f"{k} {mean(r[k] for r in these):.4f}" for k in ("accuracy", "ece", "nll")), flush=True)
+
+
+def main(shared: Path, folder: Path, names: list[str]) -> None:
+    for name in names or NETWORKS:
+        net = prepare(shared, folder, name)
+        done = {(r["kind"], r["half"]) for r in read() if r["network"] == name}
+        if ("stage I", 0) not in done:
+            add(stage_one(net))
+        for which in (0, 1):
+            for kind, arguments, config in per_half(net, net.half(1 - which)):
+                if (kind, which) not in done:
+                    add(run(net, kind, arguments, config, (which,)))
+        for kind, arguments, config in per_network(net):
+            if (kind, 0) not in done:
+                add(run(net, kind, arguments, config, (0, 1)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
