@@ -1,4 +1,4 @@
-# make demo   measures two classifiers of handwritten digits and writes a report (no download beyond packages)
+# make demo   trains a small network, calibrates it and writes a report (no download beyond packages)
 # make test   all tests;   make lint   format, lint and types;   make bench   speed against the peers
 # Each target sets up .venv by itself; `make clean` forgets it.
 
@@ -8,8 +8,7 @@ BIN := .venv/bin
 .PHONY: demo test lint format bench clean
 
 demo: .venv/ready
-	$(BIN)/python examples/digits.py build/demo
-	$(BIN)/maccal evaluate build/demo/naive-bayes.npz --compare build/demo/logistic.npz --out build/demo
+	$(BIN)/maccal demo --out build/demo
 
 test: .venv/ready
 	$(BIN)/pytest

@@ -1,6 +1,6 @@
 """The networks of the benchmarks: public ResNets for CIFAR-10, and small ones trained here on CIFAR-10 and CIFAR-100.
 
-    python benchmarks/networks.py SHARED build/networks      # trains the six small ones: about ten minutes each on one core
+    python benchmarks/networks.py SHARED build/networks      # trains the small ones: about ten minutes each on one core
 
 SHARED holds data/unpack and data/nets. The public networks err on 8.27, 7.37, 6.90 and 6.61 % of the CIFAR-10 test images.
 The small ones are made to differ in how much worse they do on unseen images: subsets and whole sets, with and without augmentation.
@@ -102,9 +102,7 @@ TRAINED = {
     "c10-10k": Trained(10, 10_000, 30, augment=True),
     "c100-20k": Trained(100, 20_000, 25, augment=True, width=24),
     "c10-50k": Trained(10, 50_000, 8, augment=True),
-    "c100-plain": Trained(100, 50_000, 8, augment=False, width=24),
-    "c10-5k-plain": Trained(10, 5_000, 30, augment=False),
-    "c100-50k": Trained(100, 50_000, 10, augment=True, width=24),
+    "c100-plain": Trained(100, 10_000, 20, augment=False, width=24),
 }
 
 

@@ -6,22 +6,47 @@
 0.4
 """
 
+from typing import Any
+
+from maccal.calibration import calibrate, calibrate_head, calibrate_heads
+from maccal.features import Features, extract, find_head
+from maccal.heads import load_head, save_head
 from maccal.metrics import Bins, Stream, Summary, bootstrap, compare, softmax, summary, top_label
 from maccal.plots import reliability
 from maccal.posthoc import TemperatureScaling
 from maccal.predictions import Predictions, read
+from maccal.stage2 import Stage2
 
 __all__ = [
     "Bins",
+    "Features",
+    "MaCCalClassifier",
     "Predictions",
+    "Stage2",
     "Stream",
     "Summary",
     "TemperatureScaling",
     "bootstrap",
+    "calibrate",
+    "calibrate_head",
+    "calibrate_heads",
     "compare",
+    "extract",
+    "find_head",
+    "load_head",
     "read",
     "reliability",
+    "save_head",
     "softmax",
     "summary",
     "top_label",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """MaCCalClassifier is imported when it is asked for: scikit-learn takes a second that most uses need not wait."""
+    if name == "MaCCalClassifier":
+        from maccal.estimator import MaCCalClassifier
+
+        return MaCCalClassifier
+    raise AttributeError(f"module 'maccal' has no attribute {name!r}")

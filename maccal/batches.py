@@ -24,8 +24,8 @@ class Batch(NamedTuple):
     y: Tensor
 
 
-class Rows(NamedTuple):
-    """Features (no columns when only hashes are asked for), labels and hashes (no rows without a cache) of some rows."""
+class Part(NamedTuple):
+    """A part of the rows: features (no columns when only hashes are asked for), labels and hashes (no rows without a cache)."""
 
     z: Tensor
     y: Tensor
@@ -92,10 +92,10 @@ def deal(loader: Iterable[Any], rank: int, world: int) -> Iterator[tuple[Batch |
         yield own, labels
 
 
-Work = Callable[[Batch, int], Rows]  # of a batch and the number of rows before it
+Work = Callable[[Batch, int], Part]  # of a batch and the number of rows before it
 
 
-def shared_out(loader: Iterable[Any], work: Work) -> Iterator[Rows]:
+def shared_out(loader: Iterable[Any], work: Work) -> Iterator[Part]:
     """Each rank works on every world-size-th batch; all of them must see the same batches."""
     (rank, world), start = my_rank(), 0
     for own, labels in chain(deal(loader, rank, world), [(None, [])]):  # a last round in which no rank may have anything left
@@ -105,22 +105,22 @@ def shared_out(loader: Iterable[Any], work: Work) -> Iterator[Rows]:
             raise ValueError("the ranks see the loader in different orders; seed it alike on all, or use a DistributedSampler")
         start += sum(map(len, labels))
         if labels:  # cat also copies: a loader may fill the same tensors again
-            yield Rows(*map(torch.cat, zip(*(rows for rows, _ in parts if rows is not None), strict=True)))
+            yield Part(*map(torch.cat, zip(*(rows for rows, _ in parts if rows is not None), strict=True)))
 
 
-def dealt_out(loader: Iterable[Any], work: Work, total: int) -> Iterator[Rows]:
+def dealt_out(loader: Iterable[Any], work: Work, total: int) -> Iterator[Part]:
     """A DistributedSampler gives each rank every world-size-th row, and repeats some at the end to make the ranks equal."""
     start = 0
     for own, labels in deal(loader, 0, 1):
         assert own is not None
         parts = everywhere(work(own, start))
         start += len(labels[0])
-        rows = Rows(*(torch.stack(column, 1).flatten(0, 1) for column in zip(*parts, strict=True)))
-        yield Rows(*(column[:total] for column in rows))
+        rows = Part(*(torch.stack(column, 1).flatten(0, 1) for column in zip(*parts, strict=True)))
+        yield Part(*(column[:total] for column in rows))
         total -= len(rows.y)
 
 
-def walk(loader: Iterable[Any], sampler: Any, work: Work) -> Iterator[Rows]:
+def walk(loader: Iterable[Any], sampler: Any, work: Work) -> Iterator[Part]:
     """What `work` makes of the loader's batches, in its order, on every rank; each batch is worked on by one rank."""
     if my_rank()[1] > 1 and isinstance(sampler, DistributedSampler):
         return dealt_out(loader, work, len(sampler.dataset))  # type: ignore[arg-type]

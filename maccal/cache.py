@@ -22,10 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
 
 VERSION = "1"
 START = 4096  # bytes for the length and the header; z begins on a page
 CHUNK = 1 << 24  # bytes per step of a checksum or a copy
+REOPEN = WeakTensorKeyDictionary()  # of a mapped tensor: a function that maps its file once more
 DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 
@@ -114,8 +116,14 @@ class Entry(NamedTuple):
     checksum: str
 
     def map(self) -> Tensor:
-        """z as pages of the file that are read when they are used; writing to them never reaches the file."""
-        return mapped(self.path, START, len(self.y), self.width, self.dtype)
+        """z as pages of the file that are read when they are used; writing to them never reaches the file.
+
+        A long reader who maps the file anew from time to time, through REOPEN, gives its memory back.
+        """
+        z = mapped(self.path, START, len(self.y), self.width, self.dtype)
+        if not self.path.name.startswith("."):  # a hidden file is about to go
+            REOPEN[z] = self.map
+        return z
 
     def sound(self) -> bool:
         """Whether z is what was written."""

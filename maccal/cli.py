@@ -5,18 +5,21 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import tyro
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from maccal.calibration import DEFAULT
+from maccal.demo import run_demo
+from maccal.demo import table as compact
 from maccal.files import write
-from maccal.metrics import METRICS, Difference, compare
+from maccal.jobs import Settings, calibrate_file, calibrate_model
+from maccal.metrics import METRICS, Difference
 from maccal.metrics.summaries import show, span
-from maccal.plots import prepare_reliability
-from maccal.predictions import Kind, Predictions, read, row
-from maccal.report import Evaluated, change, evaluation_page
+from maccal.predictions import Kind, read
+from maccal.report import Evaluated, change, evaluated, evaluation_page, paired
+from maccal.stage2 import Stage2
 
 ABOUT = "Make a neural network's confidence trustworthy: measure it, calibrate it, report it."
 
@@ -60,19 +63,46 @@ def evaluate(
     console.print(Text(f"report: {page}"))
 
 
-def paired(first: Predictions, second: Predictions, **settings: int) -> dict[str, Difference]:
-    if not np.array_equal(first.labels, second.labels):
-        raise ValueError(
-            f"{first.name} and {second.name} do not have the same labels; a paired test needs the same rows in the same order"
-        )
-    return compare(first.probs, second.probs, first.labels, **settings)
+def calibrate(
+    source: tyro.conf.Positional[str],
+    accuracy: float | None = None,
+    head: str | None = None,
+    cache: Path | None = None,
+    config: tyro.conf.OmitArgPrefixes[Stage2] = DEFAULT,
+    seed: int = 1,
+    out: Path = Path(),
+) -> None:
+    """Give a classifier a confidence that can be trusted, from features in a file or from a model.
+
+    Args:
+        source: features.npz with z, y and if at hand val_z, val_y (held out), test_z, test_y, weight, bias (as trained); or
+            file.py:function, which returns model, train[, val[, test]].
+        accuracy: on unseen data, where it is known and no held-out labels are given.
+        head: name of the model's classifier, where it cannot be found.
+        cache: folder for the model's features, so that they are extracted once.
+        config: the choices of stage II.
+        seed: of weights, masks and order.
+        out: folder for <name>.head.safetensors, <name>.history.json and, with test rows, <name>.report.html.
+    """
+    settings = Settings(config, seed, accuracy, head, cache, out)
+    done = calibrate_model(source, settings) if ":" in source else calibrate_file(Path(source), settings)
+    console, last = Console(), done.history[-1]
+    if done.models:
+        console.print(compact(done.models), "")
+    words = "keeps {keep:.1%} of its weights in training; confidence {confidence:.2%}, wanted {target:.2%}"
+    console.print(Text(f"the new classifier {words.format(**last)}"))
+    for file in [*done.files, *([done.report] if done.report else [])]:
+        console.print(Text(f"wrote {file}"))
 
 
-def evaluated(predictions: Predictions, path: Path, *, bins: int, resamples: int, seed: int) -> Evaluated:
-    numbers = predictions.summary(bins=bins, resamples=resamples, seed=seed)
-    diagram = prepare_reliability(predictions.bins(bins), numbers, predictions.name)
-    settings = {"file": path.name, "resamples": resamples, "seed": seed}
-    return Evaluated(predictions.name, numbers, diagram, row(predictions, numbers, **settings))
+def demo(out: Path = Path("build/demo"), seed: int = 1) -> None:
+    """Train a small network on handwritten digits, calibrate it, and write a report: no download, half a minute.
+
+    Args:
+        out: folder for demo.report.html, the predictions, their rows, and the features.
+        seed: of the images, the network and its calibration.
+    """
+    run_demo(out, seed, console=Console())
 
 
 def table(model: Evaluated) -> Table:
@@ -97,7 +127,9 @@ def difference_table(models: list[Evaluated], differences: dict[str, Difference]
 
 def main() -> None:
     try:
-        tyro.extras.subcommand_cli_from_dict({"evaluate": evaluate}, prog="maccal", description=ABOUT)
+        tyro.extras.subcommand_cli_from_dict(
+            {"calibrate": calibrate, "demo": demo, "evaluate": evaluate}, prog="maccal", description=ABOUT
+        )
     except (ValueError, OSError) as error:
         Console(stderr=True).print(Text(f"maccal: {error}", style="red"))
         sys.exit(2)

@@ -19,7 +19,7 @@ from rich.progress import Progress
 from torch import Tensor, nn
 
 from maccal import cache as disk
-from maccal.batches import Batch, Rows, everywhere, my_rank, walk
+from maccal.batches import Batch, Part, everywhere, my_rank, walk
 from maccal.classifiers import Run, close, find_head, frozen, locate, named, place, replace_head, unwrap
 from maccal.metrics.inputs import first
 
@@ -87,7 +87,7 @@ class Extractor:
         self.layer: nn.Linear | None = None
         self.least = 1 << 62  # least label so far
 
-    def __call__(self, batch: Batch, start: int) -> Rows:
+    def __call__(self, batch: Batch, start: int) -> Part:
         if self.layer is None:
             self.head = locate(self.run, batch, self.head)
             self.layer = named(self.run.model, self.head, [])
@@ -96,7 +96,7 @@ class Extractor:
             raise ValueError(f"a batch of {len(z)} rows has {len(batch.y)} labels; they must match one to one")
         check_range(batch.y, self.layer.out_features, start, self.least)
         self.least = min(self.least, int(batch.y.min()))
-        return Rows(self.stored(z, start), batch.y, hashes(batch, start).hashes if self.hashed else batch.y[:0])
+        return Part(self.stored(z, start), batch.y, hashes(batch, start).hashes if self.hashed else batch.y[:0])
 
     def features(self, batch: Batch, layer: nn.Linear) -> Tensor:
         tap = Tap()
@@ -116,12 +116,12 @@ class Extractor:
         return z
 
 
-def hashes(batch: Batch, start: int) -> Rows:
+def hashes(batch: Batch, start: int) -> Part:
     """The rows of a batch without their features: the model does not run."""
-    return Rows(torch.empty(len(batch.y), 0), batch.y, disk.row_hashes((batch.args, batch.kwargs), batch.y))
+    return Part(torch.empty(len(batch.y), 0), batch.y, disk.row_hashes((batch.args, batch.kwargs), batch.y))
 
 
-def lookup(entries: list[disk.Entry], parts: Iterator[Rows]) -> tuple[disk.Entry, Rows] | None:
+def lookup(entries: list[disk.Entry], parts: Iterator[Part]) -> tuple[disk.Entry, Part] | None:
     """The entry that holds these rows and no others, and the rows; the walk ends where no entry is left."""
     sorted_rows = [(entry, entry.rows.sort().values) for entry in entries]
     seen = []
@@ -133,12 +133,12 @@ def lookup(entries: list[disk.Entry], parts: Iterator[Rows]) -> tuple[disk.Entry
             return None
     if not seen:
         return None
-    all_rows = Rows(*map(torch.cat, zip(*seen, strict=True)))
+    all_rows = Part(*map(torch.cat, zip(*seen, strict=True)))
     ordered = all_rows.hashes.sort().values
     return next(((e, all_rows) for e, rows in sorted_rows if torch.equal(rows, ordered)), None)
 
 
-Walk = Callable[[str, Callable[[Batch, int], Rows]], Iterator[Rows]]  # a pass over the loader: its title, and what it does
+Walk = Callable[[str, Callable[[Batch, int], Part]], Iterator[Part]]  # a pass over the loader: its title, and what it does
 
 
 def stored_features(layers: dict[str, nn.Linear], folder: Path, walked: Walk) -> Features | None:
@@ -224,7 +224,7 @@ def extract(
     work = Extractor(run, head and head.removeprefix(prefix), dtype, hashed=cache is not None)
     with frozen(inner), Progress(disable=not progress or my_rank()[0] > 0) as bar:
 
-        def walked(title: str, job: Callable[[Batch, int], Rows]) -> Iterator[Rows]:
+        def walked(title: str, job: Callable[[Batch, int], Part]) -> Iterator[Part]:
             return walk(bar.track(loader, length(loader), description=title), getattr(loader, "sampler", None), job)
 
         if cache is None:

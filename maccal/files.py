@@ -1,8 +1,12 @@
 """Files are written whole or not at all."""
 
+import io
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 
 def write(path: Path, data: str | bytes) -> Path:
@@ -20,3 +24,10 @@ def write_with(path: Path, writer: Callable[[Path], object]) -> Path:
     finally:
         part.unlink(missing_ok=True)
     return path
+
+
+def npz(**arrays: Any) -> bytes:
+    """The bytes of an .npz file of these arrays."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()

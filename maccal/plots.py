@@ -5,10 +5,13 @@ the null band: where a calibrated model's bins would fall 95 times in 100, given
 with its interval clear of the diagonal is evidence; a dot inside it is not. Bins that hold few rows are pale. Below, how the rows
 are spread over the bins.
 
+The path of keep shows a run of stage II: epoch by epoch, the confidence and accuracy that it compared, and below them the share of
+the weights it kept.
+
 Colours are Okabe and Ito's, told apart by all common forms of colour vision, and position alone says the same in print.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +21,7 @@ from matplotlib.colors import to_rgba_array
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MultipleLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator, ScalarFormatter
 from scipy.stats import binom
 
 from maccal.metrics import Bins, resample, top_label
@@ -108,10 +111,9 @@ def prepare_model(probs: Array, labels: Array, bins: int, name: str, seed: int) 
 
 
 def plot_reliability(models: list[Reliability], theme: Theme | None = None) -> Figure:
-    """One panel a model, at most three in a row, with a histogram below each."""
+    """One panel a model, with a histogram below each."""
     theme = theme or Theme()
-    columns = min(3, len(models))
-    rows = -(-len(models) // columns)
+    rows, columns = grid(len(models))
     figure = Figure(figsize=(3.9 * columns + 0.5, 5.35 * rows + 0.45), facecolor=theme.paper)
     figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.06, hspace=0.0)
     heights = [4.0, 1.0] * rows
@@ -126,8 +128,15 @@ def plot_reliability(models: list[Reliability], theme: Theme | None = None) -> F
         draw_diagram(upper, models[place], theme, first=place % columns == 0)
         draw_histogram(lower, models[place], theme, tallest, first=place % columns == 0)
     look: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": theme.quiet, "handlelength": 1.4, "columnspacing": 1.6}
-    figure.legend(handles=legend(theme), loc="outside lower center", ncols=3 if columns == 1 else 5, **look)
+    patches = {"overconfident": theme.over, "underconfident": theme.under, "calibrated, 95 %": theme.band}
+    figure.legend(handles=legend(theme, patches), loc="outside lower center", ncols=3 if columns == 1 else 5, **look)
     return figure
+
+
+def grid(panels: int) -> tuple[int, int]:
+    """Rows and columns: at most three in a row, and four as two and two."""
+    columns = 2 if panels == 4 else min(3, panels)
+    return -(-panels // columns), columns
 
 
 def draw_diagram(axes: Axes, model: Reliability, theme: Theme, first: bool) -> None:
@@ -174,8 +183,82 @@ def draw_histogram(axes: Axes, model: Reliability, theme: Theme, tallest: float,
     axes.set_ylabel("rows" if first else "", color=theme.quiet, fontsize=9)
 
 
-def legend(theme: Theme) -> list[Patch | Line2D]:
-    patches = {"overconfident": theme.over, "underconfident": theme.under, "calibrated, 95 %": theme.band}
+@dataclass(frozen=True)
+class KeepPath:
+    """What a run of stage II did: arrays over its epochs."""
+
+    name: str
+    epoch: np.ndarray
+    keep: np.ndarray  # share of the weights kept in the epoch
+    confidence: np.ndarray  # on the rows of the feedback, after the epoch
+    accuracy: np.ndarray
+
+
+def prepare_keep(history: Sequence[Mapping[str, float]], name: str = "") -> KeepPath:
+    """The arrays of a path from the `.history` of a head.
+
+    >>> prepare_keep([{"epoch": 1, "keep": 0.5, "confidence": 0.9, "accuracy": 0.8}]).keep.tolist()
+    [0.5]
+    """
+    keys = ("epoch", "keep", "confidence", "accuracy")
+    return KeepPath(name, *(np.array([entry[key] for entry in history], dtype=np.float64) for key in keys))
+
+
+def plot_keep(paths: list[KeepPath], theme: Theme | None = None) -> Figure:
+    """One column a run, three at most: confidence and accuracy above, each on its own scale, and keep below."""
+    theme = theme or Theme()
+    columns = len(paths)
+    if not 1 <= columns <= 3:
+        raise ValueError(f"{columns} paths of keep; a figure shows one to three, so draw several figures")
+    figure = Figure(figsize=(3.9 * columns + 0.5, 4.1), facecolor=theme.paper)
+    figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.06, hspace=0.0)
+    axes = figure.subplots(2, columns, squeeze=False, height_ratios=[2.2, 1.0], sharex="col")
+    for place, path in enumerate(paths):
+        draw_feedback(axes[0, place], path, theme, first=place == 0)
+        draw_keep(axes[1, place], path, theme, first=place == 0)
+    look: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": theme.quiet, "handlelength": 1.4, "columnspacing": 1.6}
+    sides = {"confidence above accuracy": theme.over, "confidence below accuracy": theme.under}
+    figure.legend(handles=legend(theme, sides), loc="outside lower center", ncols=2 if columns == 1 else 4, **look)
+    return figure
+
+
+def draw_feedback(axes: Axes, path: KeepPath, theme: Theme, first: bool) -> None:
+    """The two lines that stage II compares, and their gap in the colour of its sign."""
+    over = path.confidence > path.accuracy
+    for side, colour in ((over, theme.over), (~over, theme.under)):
+        axes.fill_between(path.epoch, path.accuracy, path.confidence, side, interpolate=True, color=colour, alpha=0.28, linewidth=0)
+    axes.plot(path.epoch, path.accuracy, color=theme.ink, linewidth=1.4, linestyle=LINES["accuracy"])
+    axes.plot(path.epoch, path.confidence, color=theme.ink, linewidth=1.4, linestyle=LINES["confidence"])
+    words: dict[str, Any] = {"transform": axes.transAxes, "va": "bottom", "parse_math": False}
+    axes.text(0, 1.05, path.name, fontsize=11, color=theme.ink, **words)
+    style(axes, theme)
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    axes.set_ylabel("feedback" if first else "", color=theme.quiet, fontsize=9)
+    axes.tick_params(labelbottom=False)
+
+
+def draw_keep(axes: Axes, path: KeepPath, theme: Theme, first: bool) -> None:
+    axes.step(path.epoch, path.keep, where="mid", color=theme.under, linewidth=1.6)
+    axes.annotate(
+        f"{100 * path.keep[-1]:.0f} %",
+        (path.epoch[-1], path.keep[-1]),
+        (0, 5),
+        textcoords="offset points",
+        ha="right",
+        fontsize=8,
+        color=theme.ink,
+    )
+    style(axes, theme)
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_locator(MultipleLocator(0.5))
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.set_xlabel("epoch", color=theme.quiet, fontsize=9)
+    axes.set_ylabel("weights kept" if first else "", color=theme.quiet, fontsize=9)
+
+
+def legend(theme: Theme, patches: Mapping[str, str]) -> list[Patch | Line2D]:
+    """Coloured patches, and the two lines that every figure has."""
     lines = {"accuracy": LINES["accuracy"], "mean confidence": LINES["confidence"]}
     return [
         *(Patch(color=colour, label=label, linewidth=0) for label, colour in patches.items()),

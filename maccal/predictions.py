@@ -95,9 +95,14 @@ Columns = tuple[dict[str, np.ndarray], tuple[str, ...]]
 
 
 def read_npz(path: Path) -> Columns:
+    return {key: value for key, value in load_npz(path).items() if key in ("logits", "probs", "labels")}, ()
+
+
+def load_npz(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of the file."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files if key in ("logits", "probs", "labels")}, ()
+            return {key: archive[key] for key in archive.files}
     except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
         raise FileError(path, f"not a readable .npz file ({error})") from error
 

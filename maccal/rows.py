@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from maccal.cache import REOPEN
 from maccal.metrics.inputs import Array, as_tensor, check_labels, first
 
 IN_MEMORY = 1 << 30  # bytes of float32 features that are held at once
@@ -97,17 +98,14 @@ class Rows:
 
 
 def opener(source: Array, features: Tensor) -> Callable[[], Tensor]:
-    """A function that gives the features, through a new mapping each time where they are a mapped file."""
+    """A function that gives the features, through a new mapping each time where the file they are mapped from is known."""
     base: Any = getattr(source, "base", None)
     if isinstance(source, np.memmap) and isinstance(base, mmap.mmap):  # a view of a map does not know its own offset
         place: Any = source.filename, source.dtype, "r", source.offset, source.shape
         return lambda: as_tensor(np.memmap(*place), "")
-    storage = features.untyped_storage()
-    if features.device.type == "cpu" and storage.filename:
-        name, size = storage.filename, storage.nbytes()
-        mapped: Any = torch.UntypedStorage.from_file
-        within = features.storage_offset(), features.size(), features.stride()
-        return lambda: features.new_empty(0).set_(mapped(name, True, size), *within)
+    if isinstance(source, Tensor) and source in REOPEN:
+        mapped: Callable[[], Tensor] = REOPEN[source]
+        return mapped
     held = features.cpu()
     return lambda: held
 

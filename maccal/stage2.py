@@ -32,7 +32,7 @@ class Stage2:
     restrict: Literal["none", "gradient", "frozen"] = "gradient"  # Eq. 11; frozen spares dropped weights momentum and decay too
     inference: Literal["expected", "dense", "last"] = "expected"  # keep x W, W, or the last mask's weights
     adapt: Literal["sparsity", "retention", "none"] = "sparsity"  # Eq. 12 moves this; as printed it is the retention, and runs away
-    statistics: Literal["auto", "held-out", "deployed", "masked"] = "auto"  # whose Conf and Acc, see below
+    statistics: Literal["auto", "held-out", "deployed", "masked"] = "auto"  # whose Conf and Acc; see the end
     eta: Literal["decay", "static"] = "decay"
     eta_init: float = 0.1
     eta_final: float = 0.001

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from maccal.batches import Batch, split
 
-SHARE = 0.75  # of the row itself
+SHARE = 0.7  # of the row itself
 ROWS = 5000  # rows to mix: their accuracy is then known within half a point or so
 BYTES = 1 << 30  # fewer rows where these would be more than a gigabyte
 Inputs = dict[int | str, Tensor]  # by position or by name

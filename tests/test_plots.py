@@ -6,7 +6,7 @@ from scipy.stats import binomtest
 
 from maccal import reliability
 from maccal.metrics import Bins, ece, softmax, top_label
-from maccal.plots import Theme, plot_reliability, prepare_model, prepare_reliability
+from maccal.plots import Theme, plot_keep, plot_reliability, prepare_keep, prepare_model, prepare_reliability
 
 rng = np.random.default_rng(0)
 LOGITS = rng.normal(size=(2000, 4)) * 2
@@ -71,7 +71,7 @@ def test_one_model():
     assert sum(bar.get_height() for bar in lower.patches) == pytest.approx(1)
 
 
-@pytest.mark.parametrize(("models", "panels"), [(2, 4), (3, 6), (4, 12)])
+@pytest.mark.parametrize(("models", "panels"), [(2, 4), (3, 6), (4, 8), (5, 12)])
 def test_several_models_share_a_figure(models, panels):
     figure = reliability({f"model {i}": SHARP for i in range(models)}, LABELS, bins=10)
     assert len(figure.axes) == panels
@@ -107,3 +107,42 @@ def test_colours_are_told_apart_in_print():
 def test_a_single_row():
     figure = plot_reliability([prepare_model(np.array([[0.7, 0.3]]), np.array([0]), 15, "", 0)])
     assert "ECE 30.00 %" in texts(figure)
+
+
+HISTORY = [
+    {"epoch": 1, "keep": 0.5, "confidence": 0.9, "accuracy": 0.7, "loss": 1.0},
+    {"epoch": 2, "keep": 0.41, "confidence": 0.6, "accuracy": 0.72, "loss": 0.8},
+    {"epoch": 3, "keep": 0.45, "confidence": 0.73, "accuracy": 0.73, "loss": 0.7},
+]
+
+
+def test_the_path_of_keep():
+    path = prepare_keep(HISTORY, "run")
+    assert path.name == "run"
+    for key in ("epoch", "keep", "confidence", "accuracy"):
+        assert getattr(path, key).tolist() == [entry[key] for entry in HISTORY]
+
+
+def test_the_path_as_drawn():
+    """The lines are the arrays, the last keep is written out, and the gap is filled on either side of the crossing."""
+    figure = plot_keep([prepare_keep(HISTORY, "run")], Theme())
+    upper, lower = figure.axes
+    accuracy, confidence = (line.get_xydata().tolist() for line in upper.lines)
+    assert accuracy == [[1, 0.7], [2, 0.72], [3, 0.73]]
+    assert confidence == [[1, 0.9], [2, 0.6], [3, 0.73]]
+    assert lower.lines[0].get_xydata().tolist() == [[1, 0.5], [2, 0.41], [3, 0.45]]
+    assert {"run", "45 %", "epoch", "weights kept"} <= set(texts(figure))
+    above, below = (area.get_paths()[0].vertices[:, 0] for area in upper.collections)
+    crossing = 1 + 0.2 / 0.32  # where the gap goes from 0.2 to -0.12
+    assert (above.min(), above.max()) == pytest.approx((1, crossing))
+    assert (below.min(), below.max()) == pytest.approx((crossing, 3))
+
+
+def test_paths_side_by_side(tmp_path):
+    path = prepare_keep(HISTORY, r"$\frac{")
+    figure = plot_keep([path, path])
+    assert len(figure.axes) == 4
+    figure.savefig(tmp_path / "keep.svg")
+    assert (tmp_path / "keep.svg").stat().st_size > 5000
+    with pytest.raises(ValueError, match="4 paths of keep; a figure shows one to three"):
+        plot_keep([path] * 4)

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maccal.cli import evaluated, paired
 from maccal.metrics import METRICS, softmax
 from maccal.metrics.summaries import show, span
 from maccal.predictions import Predictions
-from maccal.report import evaluation_page
+from maccal.report import Compared, evaluated, evaluation_page, listing, paired
 
 NASTY = "<script>alert('x')</script> & \"quotes\" $\\alpha$ </script><!--"
 SETTINGS = {"bins": 15, "resamples": 100, "seed": 0}
@@ -55,6 +54,47 @@ def test_colours_are_the_page_s_own():
     html, _ = page()
     assert "var(--over)" in html
     assert not re.search(r"#01020[3-8]", html)
+
+
+HISTORY = [{"epoch": t, "keep": 0.5 / t, "confidence": 0.9 - 0.1 * t, "accuracy": 0.7} for t in (1, 2, 3)]
+
+
+def page_of_four(name="fourth"):
+    """Four models, two pairs of them compared, and a path of keep."""
+    predictions, _ = models()
+    predictions += [
+        Predictions(scale * p.scores, "logits", p.labels, n)
+        for p, scale, n in zip(predictions, (0.5, 0.4), ("third", name), strict=True)
+    ]
+    shown = [evaluated(p, Path("some.npz"), **SETTINGS) for p in predictions]
+    pairs = [Compared(shown[i], shown[2], paired(predictions[i], predictions[2], **SETTINGS)) for i in (0, 1)]
+    return evaluation_page(shown, pairs, {name: HISTORY}), shown
+
+
+def test_a_page_of_many_models():
+    html, shown = page_of_four()
+    assert "<title>first, second, third and fourth: " in html
+    assert [f"<h3>third against {name}</h3>" in html for name in ("first", "second", "third")] == [True, True, False]
+    assert html.count("ECE: ") >= 2
+    assert html.count('<b class="number">') == 4 * len(METRICS)
+    assert '<figure class="card wide" id="keep"' in html
+    assert ">difference<" not in html
+    assert all(f"ECE {100 * m.numbers['ece']:.2f} %" in html for m in shown)
+    assert not re.search(r"#01020[3-8]", html)
+
+
+def test_names_of_runs_are_escaped():
+    html, _ = page_of_four(NASTY)
+    assert html.count("<script") == 1
+
+
+def test_no_path_of_keep_without_a_history():
+    assert 'id="keep"' not in page()[0]
+
+
+@pytest.mark.parametrize(("words", "sentence"), [(["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c")])
+def test_listing(words, sentence):
+    assert listing(words) == sentence
 
 
 def test_infinite_numbers_do_not_break_the_page():
@@ -114,8 +154,9 @@ def test_numbers_read_back_from_the_page(browser, tmp_path):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1200])
-def test_readable_in_both_schemes_and_widths(browser, tmp_path, scheme, width):
-    html, _ = page(NASTY, "second")
+@pytest.mark.parametrize("many", [False, True])
+def test_readable_in_both_schemes_and_widths(browser, tmp_path, scheme, width, many):
+    html, _ = page_of_four(NASTY) if many else page(NASTY, "second")
     view = opened(browser, html, tmp_path, color_scheme=scheme, viewport={"width": width, "height": 800})
     ink, paper = (
         view.evaluate(f"getComputedStyle(document.querySelector('{where}')).{what}")

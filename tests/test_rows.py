@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from maccal.cache import Writer
 from maccal.rows import RUN, Rows
 
 
@@ -63,26 +64,27 @@ def test_large_sets_are_mixed_across_the_file():
     assert float(((order[1:] - order[:-1]).abs() < 1.5 / rows.measured.scale).float().mean()) < 0.02
 
 
-@pytest.mark.parametrize("kind", ["numpy", "torch", "view"])
+@pytest.mark.parametrize("kind", ["numpy", "cache", "view"])
 def test_mapped_files(tmp_path, kind):
     """Whatever maps a file gives the same rows; a file mapping is opened anew, a view of one is kept as it is."""
     z, y = features()
+    z = z.half()
     file = tmp_path / "z.bin"
-    torch.cat([torch.zeros(1, 5), z]).half().numpy().tofile(file)
-    if kind == "torch":
-        storage = torch.UntypedStorage.from_file(str(file), True, 2 * 5 * 1001)
-        source = torch.empty(0, dtype=torch.float16).set_(storage, 5, (1000, 5), (5, 1))
+    np.concatenate([np.zeros((1, 5), np.float16), z.numpy()]).tofile(file)
+    if kind == "cache":
+        with Writer(tmp_path) as writer:
+            writer.add(z, y, y)
+            source = writer.finish("weights", "head").map()
+    elif kind == "numpy":
+        source = np.memmap(file, np.float16, "r", 10, (1000, 5))
     else:
-        source = (
-            np.memmap(file, np.float16, "r", 10, (1000, 5))
-            if kind == "numpy"
-            else np.memmap(file, np.float16, "r", 0, (1001, 5))[1:]
-        )
+        source = np.memmap(file, np.float16, "r", 0, (1001, 5))[1:]
     rows = small(source, y)
-    assert torch.equal(rows.open(), z.half())
-    assert (rows.open().data_ptr() == rows.open().data_ptr()) == (kind == "view")
+    first, second = rows.open(), rows.open()
+    assert torch.equal(first, z)
+    assert (first.data_ptr() == second.data_ptr()) == (kind == "view")
     rows.use(rows.measured)
-    assert torch.equal(torch.cat([x for x, _ in rows.chunks()]), rows.measured(z.half()))
+    assert torch.equal(torch.cat([x for x, _ in rows.chunks()]), rows.measured(z))
 
 
 @pytest.mark.parametrize("row", [0, 1, 9_000])

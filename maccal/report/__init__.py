@@ -7,26 +7,36 @@ which are then replaced by the page's CSS variables, so that one drawing serves 
 import io
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from maccal.metrics import METRICS, Difference, Summary
+from maccal.metrics import METRICS, Difference, Summary, compare
 from maccal.metrics.summaries import probability, show, span
-from maccal.plots import Reliability, Theme, plot_reliability
+from maccal.plots import Reliability, Theme, plot_keep, plot_reliability, prepare_keep, prepare_reliability
+from maccal.predictions import Predictions, row
+
+
+def listing(words: Sequence[str]) -> str:
+    """
+    >>> listing(["a"]), listing(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), words[-1]])
+
 
 PLACEHOLDERS = Theme(**{field.name: f"#{number:06x}" for number, field in enumerate(fields(Theme), start=0x010203)})
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
-
-
+TEMPLATES.filters["listing"] = listing
 ENDS = ("_low", "_high", "_null_low", "_null_high")
 
 
@@ -50,24 +60,63 @@ class Cell:
     picture: Markup
 
 
-def evaluation_page(models: list[Evaluated], differences: Mapping[str, Difference] | None = None) -> str:
-    """The page of one model, or of two compared on the same rows."""
+@dataclass(frozen=True)
+class Compared:
+    """Two models on the same rows: the second's numbers minus the first's."""
+
+    first: Evaluated
+    second: Evaluated
+    differences: Mapping[str, Difference]
+
+
+def evaluated(predictions: Predictions, path: Path, *, bins: int, resamples: int, seed: int) -> Evaluated:
+    """A model measured, from its predictions; the row names the file they came from."""
+    numbers = predictions.summary(bins=bins, resamples=resamples, seed=seed)
+    diagram = prepare_reliability(predictions.bins(bins), numbers, predictions.name)
+    settings = {"file": path.name, "resamples": resamples, "seed": seed}
+    return Evaluated(predictions.name, numbers, diagram, row(predictions, numbers, **settings))
+
+
+def paired(first: Predictions, second: Predictions, **settings: int) -> dict[str, Difference]:
+    """Second minus first on the same rows; ValueError where the labels show that they are not."""
+    if not np.array_equal(first.labels, second.labels):
+        raise ValueError(
+            f"{first.name} and {second.name} do not have the same labels; a paired test needs the same rows in the same order"
+        )
+    return compare(first.probs, second.probs, first.labels, **settings)
+
+
+def evaluation_page(
+    models: list[Evaluated],
+    differences: Mapping[str, Difference] | Sequence[Compared] | None = None,
+    histories: Mapping[str, Sequence[Mapping[str, float]]] | None = None,
+) -> str:
+    """The page of one model or of several on the same rows.
+
+    Differences: of the second model and the first, or pairs of any two. Histories: of up to three runs of stage II, by name.
+    """
+    if isinstance(differences, Mapping):
+        differences = [Compared(models[0], models[1], differences)]
+    pairs = list(differences or [])
+    alone = pairs[0].differences if len(models) == 2 and pairs else {}
     table = [
         {
             "key": key,
             "label": metric.label,
             "meaning": metric.meaning,
             "cells": [cell(key, metric.percent, m.numbers, scale(key, models)) for m in models],
-            "difference": change(differences.get(key) if differences else None, metric.percent),
+            "difference": change(alone.get(key), metric.percent),
         }
         for key, metric in METRICS.items()
     ]
+    paths = [prepare_keep(history, name) for name, history in (histories or {}).items()]
     return TEMPLATES.get_template("evaluation.html").render(
         models=models,
         table=table,
-        compared=differences is not None,
-        conclusions=[conclusion(key, d, models) for key, d in (differences or {}).items()],
+        compared=bool(alone),
+        pairs=[(p, [conclusion(key, d, [p.first, p.second]) for key, d in p.differences.items()]) for p in pairs],
         figure=svg(plot_reliability([m.diagram for m in models], PLACEHOLDERS)),
+        keep=svg(plot_keep(paths, PLACEHOLDERS)) if paths else None,
         css=Markup((Path(__file__).parent / "report.css").read_text()),
         rows=Markup(json.dumps([m.row for m in models], indent=1).replace("<", "\\u003c")),
     )

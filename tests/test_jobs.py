@@ -1,0 +1,158 @@
+"""maccal calibrate, from features and from a model: what is written, and that it is what the library gives."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from torch import nn
+
+from maccal import cli
+from maccal.calibration import calibrate_head
+from maccal.heads import load_head
+from maccal.jobs import Settings, calibrate_file, calibrate_model
+from maccal.predictions import read
+from maccal.stage2 import Stage2
+
+FAST = Stage2(epochs=5, hidden=16, batch_size=32)
+
+BUILD = """
+import torch
+from torch import nn
+
+def rows(seed, n=200):
+    g = torch.Generator().manual_seed(seed)
+    y = torch.randint(3, (n,), generator=g)
+    return [(torch.randn(n, 4, generator=g) + y[:, None], y)]
+
+def build():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)), rows(1), rows(2), rows(3)
+
+def train_only():
+    return build()[:2]
+
+def wrong():
+    return "model"
+"""
+
+
+def settings(out, **changes):
+    return replace(Settings(FAST, 1, None, None, None, out), **changes)
+
+
+def arrays(seed=0, n=300):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n)
+    return (rng.normal(size=(n, 6)) + y[:, None]).astype(np.float32), y
+
+
+def features(folder, **more):
+    (z, y), (val_z, val_y), (test_z, test_y) = (arrays(seed) for seed in range(3))
+    file = folder / "mine.npz"
+    np.savez(file, **{"z": z, "y": y, "val_z": val_z, "val_y": val_y, "test_z": test_z, "test_y": test_y, **more})
+    return file
+
+
+def test_from_features(tmp_path):
+    """The head is calibrate_head's; predictions, report and history are of that head."""
+    weight, bias = np.eye(3, 6, dtype=np.float32), np.zeros(3, np.float32)
+    done = calibrate_file(features(tmp_path, weight=weight, bias=bias), settings(tmp_path / "out"))
+    expected = calibrate_head(*arrays(0), val=arrays(1), config=FAST)
+    head = load_head(tmp_path / "out" / "mine.head.safetensors")
+    assert all(torch.equal(a, b) for a, b in zip(head.parameters(), expected.parameters(), strict=True))
+    record = json.loads((tmp_path / "out" / "mine.history.json").read_text())
+    assert record["history"] == expected.history
+    assert record["config"]["hidden"] == 16
+    after, before = read(tmp_path / "out" / "mine.mac-cal.npz"), read(tmp_path / "out" / "mine.as-trained.npz")
+    assert np.array_equal(after.scores, expected(torch.tensor(arrays(2)[0])).numpy())
+    assert np.allclose(before.scores, arrays(2)[0][:, :3])
+    assert [m.name for m in done.models] == ["as trained", "MaC-Cal"]
+    assert "MaC-Cal" in (tmp_path / "out" / "mine.report.html").read_text()
+    assert sorted(f.name for f in done.files) == [
+        "mine.as-trained.npz",
+        "mine.head.safetensors",
+        "mine.history.json",
+        "mine.mac-cal.npz",
+    ]
+
+
+def test_without_test_rows(tmp_path):
+    z, y = arrays()
+    np.savez(tmp_path / "bare.npz", z=z, y=y)
+    done = calibrate_file(tmp_path / "bare.npz", settings(tmp_path, accuracy=0.8))
+    assert done.report is None
+    assert done.history[-1]["target"] == pytest.approx((0.8 * done.history[-1]["accuracy"]) ** 0.5)
+
+
+@pytest.mark.parametrize("form", ["file", "module"])
+def test_from_a_model(tmp_path, monkeypatch, form):
+    """The saved weights load into the model with the new head in place, and give the saved predictions."""
+    (tmp_path / "somebody.py").write_text(BUILD)
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = f"{tmp_path / 'somebody.py'}:build" if form == "file" else "somebody:build"
+    done = calibrate_model(spec, settings(tmp_path / "out", cache=tmp_path / "cache"))
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), load_head(tmp_path / "out" / "somebody.head.safetensors"))
+    model.load_state_dict(safetensors.torch.load_file(tmp_path / "out" / "somebody.model.safetensors"))
+    x, y = sys.modules["somebody"].rows(3)[0]
+    saved = read(tmp_path / "out" / "somebody.mac-cal.npz")
+    with torch.no_grad():
+        assert np.allclose(saved.scores, model(x).numpy(), atol=1e-5)
+    assert np.array_equal(saved.labels, y.numpy())
+    assert done.report is not None
+    assert len(list((tmp_path / "cache").iterdir())) == 3
+    sys.modules.pop("somebody")
+
+
+def test_a_linear_head_of_a_model(tmp_path):
+    (tmp_path / "plain.py").write_text(BUILD)
+    calibrate_model(f"{tmp_path / 'plain.py'}:train_only", settings(tmp_path, config=replace(FAST, hidden=None)))
+    assert len(load_head(tmp_path / "plain.head.safetensors")) == 1
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    file = features(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["maccal", "calibrate", str(file), "--out", str(tmp_path), "--epochs", "3", "--hidden", "8"])
+    cli.main()
+    shown = capsys.readouterr().out
+    assert "MaC-Cal" in shown
+    assert "mine.report.html" in shown.replace("\n", "")
+    assert json.loads((tmp_path / "mine.history.json").read_text())["config"]["epochs"] == 3
+
+
+@pytest.mark.parametrize(
+    ("source", "changes", "message"),
+    [
+        ("no.npz", {}, "no.npz: no such file"),
+        ("half.npz", {}, "z and y belong together; found z"),
+        ("empty.npz", {}, "no z and y; found logits"),
+        ("broken.npz", {}, "not a readable .npz file"),
+        ("half.npz", {"head": "fc"}, "--head and --cache are for models"),
+        ("code.py:missing", {}, "cannot be loaded"),
+        ("nowhere.py:build", {}, "no file"),
+        ("no_such_package.module:build", {}, "No module named 'no_such_package'"),
+        ("code.py:wrong", {}, r"returned \(str\); expected model, train"),
+        ("code.py:build", {"head": "7"}, "no module '7'"),
+    ],
+)
+def test_bad_sources(tmp_path, monkeypatch, source, changes, message):
+    monkeypatch.chdir(tmp_path)
+    np.savez("half.npz", z=np.ones((2, 2)))
+    np.savez("empty.npz", logits=np.ones((2, 2)))
+    Path("broken.npz").write_bytes(b"PK")
+    Path("code.py").write_text(BUILD)
+    job = calibrate_model if ":" in source else (lambda s, *rest: calibrate_file(Path(s), *rest))
+    with pytest.raises(ValueError, match=message):
+        job(source, settings(tmp_path / "out", **changes))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_that_is_no_head(tmp_path):
+    for data in (b"nothing", safetensors.torch.save({"w": torch.ones(2)})):
+        (tmp_path / "x.safetensors").write_bytes(data)
+        with pytest.raises(ValueError, match="not a head written by maccal"):
+            load_head(tmp_path / "x.safetensors")
