@@ -101,7 +101,6 @@ class Trained:
 TRAINED = {
     "c10-10k": Trained(10, 10_000, 30, augment=True),
     "c100-20k": Trained(100, 20_000, 25, augment=True, width=24),
-    "c10-50k": Trained(10, 50_000, 8, augment=True),
     "c100-plain": Trained(100, 10_000, 20, augment=False, width=24),
 }
 

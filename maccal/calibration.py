@@ -9,6 +9,7 @@ What the confidence should be, best first:
     val=(z, y)             held-out rows: the head's accuracy on them
     accuracy=, unlabelled= a known accuracy on unseen data, for the confidence on unseen rows without labels
     accuracy=              the same without such rows: on the training rows, sqrt(accuracy x accuracy there)
+    neither, calibrate()   training rows mixed with others (views.py): the accuracy on them, but never surer than as trained
     neither                on the training rows, gamma x accuracy there
 
 Cost: N = 50,000, D = 64, K = 10, hidden 512, 40 epochs: about 8 s on two cores.
@@ -30,7 +31,7 @@ from maccal.classifiers import named
 from maccal.features import extract, find_head, replace_head
 from maccal.heads import Heads, logits, plain
 from maccal.metrics.inputs import Array
-from maccal.rows import Rows, Standard
+from maccal.rows import CHUNK, Rows, Standard
 from maccal.stage2 import Stage2
 from maccal.views import CannotMix, mixed
 
@@ -53,6 +54,7 @@ def calibrate_head(
     val: tuple[Array, Array] | None = None,
     accuracy: float | None = None,
     unlabelled: Array | None = None,
+    ceiling: float = 1.0,
     classes: int | None = None,
     config: Stage2 = DEFAULT,
     seed: int = 1,
@@ -60,10 +62,10 @@ def calibrate_head(
 ) -> nn.Sequential:
     """A calibrated classifier for features z (N x D) with labels y: plain linear layers in eval mode, with `.history`.
 
-    The feedback is the best that the arguments allow: see the top of this file. `classes` is how many outputs the head has, if
-    labels do not show them all. Same seed, same bits.
+    The feedback is the best that the arguments allow: see the top of this file. It never asks for a confidence above `ceiling`.
+    `classes` is how many outputs the head has, if labels do not show them all. Same seed, same bits.
     """
-    known: dict[str, Any] = {"val": val, "accuracy": accuracy, "unlabelled": unlabelled, "classes": classes}
+    known: dict[str, Any] = {"val": val, "accuracy": accuracy, "unlabelled": unlabelled, "ceiling": ceiling, "classes": classes}
     return calibrate_heads(z, y, configs=[config], seeds=[seed], progress=progress, **known)[0]
 
 
@@ -76,6 +78,7 @@ def calibrate_heads(
     val: tuple[Array, Array] | None = None,
     accuracy: float | None = None,
     unlabelled: Array | None = None,
+    ceiling: float = 1.0,
     classes: int | None = None,
     progress: bool = False,
 ) -> list[nn.Sequential]:
@@ -95,7 +98,7 @@ def calibrate_heads(
         for rows in {train, judged or train}:
             rows.use(standard)
         feedback = [choose_feedback(config, train, judged, val is not None, accuracy) for config in own]
-        trained = fit(train, classes, feedback, own, [seeds[i] for i in group], progress)
+        trained = fit(train, classes, feedback, own, [seeds[i] for i in group], ceiling, progress)
         heads |= dict(zip(group, trained, strict=True))
     return [heads[i] for i in range(len(configs))]
 
@@ -150,7 +153,13 @@ def check_classes(train: Rows, judged: Rows | None, classes: int | None) -> int:
 
 
 def fit(
-    train: Rows, classes: int, feedback: list[Feedback], configs: list[Stage2], seeds: list[int], progress: bool
+    train: Rows,
+    classes: int,
+    feedback: list[Feedback],
+    configs: list[Stage2],
+    seeds: list[int],
+    ceiling: float,
+    progress: bool,
 ) -> list[nn.Sequential]:
     """The epochs of Algorithm 1 for heads that share their steps."""
     shared = configs[0]
@@ -166,7 +175,7 @@ def fit(
             loss, confidence, accuracy = (seen[head] / train.count).tolist()
             if judge.rows is not None:
                 confidence, accuracy = confidence_and_accuracy(judge.rows, *heads.deployed(head, keep, config))
-            target = judge.target(accuracy)
+            target = min(judge.target(accuracy), ceiling)
             histories[head].append(
                 {"epoch": epoch, "keep": keep, "accuracy": accuracy, "confidence": confidence, "target": target, "loss": loss}
             )
@@ -241,13 +250,24 @@ def calibrate(
         raise ValueError("val holds labels, which tell the accuracy: pass val or accuracy, not both")
     name = find_head(model, first_batch(train), head)
     how: dict[str, Any] = {"head": name, "cache": cache, "device": device, "autocast": autocast, "progress": progress}
-    judged = val if val is not None else harder(train) if accuracy is None and config.statistics == "auto" else None
+    views = harder(train) if val is None and accuracy is None and config.statistics == "auto" else None
+    judged = views if val is None else val
     features, held_out = extract(model, train, **how), None if judged is None else extract(model, judged, **how)
-    classes = named(model, name, []).out_features
-    new = calibrate_head(*features, val=held_out, accuracy=accuracy, classes=classes, config=config, seed=seed, progress=progress)
+    old = named(model, name, [])
+    known: dict[str, Any] = {"val": held_out, "accuracy": accuracy, "classes": old.out_features}
+    if views is not None and held_out is not None:
+        known["ceiling"] = mean_confidence(old, held_out.z)
+    new = calibrate_head(*features, **known, config=config, seed=seed, progress=progress)
     result = model if inplace else deepcopy(model)
     replace_head(result, name, new if len(new) > 1 else single(new))
     return result
+
+
+@torch.no_grad()
+def mean_confidence(head: nn.Linear, z: Tensor) -> float:
+    """Of the classifier as trained. Views only stand in for unseen rows: they may make a network less sure, never surer."""
+    weight, bias = head.weight.cpu().float(), torch.zeros(1) if head.bias is None else head.bias.cpu().float()
+    return float(torch.cat([(x.float() @ weight.T + bias).softmax(1).amax(1) for x in torch.split(z, CHUNK)]).mean())
 
 
 def single(head: nn.Sequential) -> nn.Module:

@@ -100,8 +100,14 @@ def test_a_loader_that_shuffles_between_passes():
 def test_feedback_without_labels():
     """Images are mixed, to stand for unseen ones; tokens cannot be, and gamma serves; a known accuracy is used as it is."""
     model = network().eval()
+    model[6].weight.data *= 1000  # sure of everything
     history = calibrate(model, loader(), config=FAST)[6].history
     assert history[-1]["target"] == history[-1]["accuracy"]
+    model[6].weight.data *= 1e-6  # sure of nothing: mixed images must not make it surer
+    history = calibrate(model, loader(), config=FAST)[6].history
+    assert history[-1]["target"] == pytest.approx(1 / 3, abs=0.1)
+    assert history[-1]["target"] < history[-1]["accuracy"]
+    assert history[-1]["keep"] < history[0]["keep"]
     history = calibrate(model, loader(), config=FIXED)[6].history
     assert history[-1]["target"] == pytest.approx(FIXED.gamma * history[-1]["accuracy"])
     known = calibrate(model, loader(), accuracy=0.8, config=FAST)[6].history

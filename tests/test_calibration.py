@@ -1,6 +1,7 @@
 """Stage II as a whole: what it is for, every reading, every kind of feedback, and what it refuses."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -190,6 +191,23 @@ def test_a_known_accuracy():
     last = calibrate_head(*train, accuracy=right, config=config).history[-1]
     assert last["target"] == pytest.approx((right * last["accuracy"]) ** 0.5)
     assert last["confidence"] == pytest.approx(last["target"], abs=0.03)
+
+
+def test_a_ceiling():
+    """The confidence that is asked for stays below it, whatever the accuracy."""
+    train, val, _ = split()
+    history = calibrate_head(*train, val=val, ceiling=0.4, config=FAST).history
+    assert {r["target"] for r in history} == {0.4}
+    assert history[-1]["keep"] < history[0]["keep"]
+
+
+def test_the_bound_decays():
+    """With a large gap the first steps of keep are as large as Eq. 13 allows, the later ones smaller; static ones stay large."""
+    train, val, _ = split()
+    runs = [calibrate_head(*train, val=val, ceiling=0.01, config=replace(FAST, eta=eta)).history for eta in ("decay", "static")]
+    steps = [[a["keep"] - b["keep"] for a, b in pairwise(run)] for run in runs]
+    assert steps[0][:4] == pytest.approx([FAST.eta_at(t) for t in (1, 2, 3, 4)])
+    assert steps[1][:4] == pytest.approx([0.1] * 4)
 
 
 def test_whose_statistics():
