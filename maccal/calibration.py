@@ -62,7 +62,8 @@ def calibrate_head(
 ) -> nn.Sequential:
     """A calibrated classifier for features z (N x D) with labels y: plain linear layers in eval mode, with `.history`.
 
-    The feedback is the best that the arguments allow: see the top of this file. It never asks for a confidence above `ceiling`.
+    The feedback is the best that the arguments allow: see the top of this file. Without any it is a guess (config.gamma), which
+    can do harm; a few hundred held-out rows, or the accuracy on unseen data, are worth a lot. It never asks for a confidence above `ceiling`.
     `classes` is how many outputs the head has, if labels do not show them all. Same seed, same bits.
     """
     known: dict[str, Any] = {"val": val, "accuracy": accuracy, "unlabelled": unlabelled, "ceiling": ceiling, "classes": classes}
