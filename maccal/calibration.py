@@ -12,7 +12,7 @@ What the confidence should be, best first:
     neither, calibrate()   training rows mixed with others (views.py): the accuracy on them, but never surer than as trained
     neither                on the training rows, gamma x accuracy there
 
-Cost: N = 50,000, D = 64, K = 10, hidden 512, 40 epochs: about 8 s on two cores.
+Cost: N = 50,000, D = 64, K = 10, hidden 512, 40 epochs: about 10 s on two cores (results/cost.md).
 """
 
 import math
@@ -63,8 +63,8 @@ def calibrate_head(
     """A calibrated classifier for features z (N x D) with labels y: plain linear layers in eval mode, with `.history`.
 
     The feedback is the best that the arguments allow: see the top of this file. Without any it is a guess (config.gamma), which
-    can do harm; a few hundred held-out rows, or the accuracy on unseen data, are worth a lot. It never asks for a confidence above `ceiling`.
-    `classes` is how many outputs the head has, if labels do not show them all. Same seed, same bits.
+    can do harm; a few hundred held-out rows, or the accuracy on unseen data, are worth a lot. It never asks for a confidence
+    above `ceiling`. `classes` is how many outputs the head has, if labels do not show them all. Same seed, same bits.
     """
     known: dict[str, Any] = {"val": val, "accuracy": accuracy, "unlabelled": unlabelled, "ceiling": ceiling, "classes": classes}
     return calibrate_heads(z, y, configs=[config], seeds=[seed], progress=progress, **known)[0]

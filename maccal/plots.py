@@ -191,21 +191,21 @@ class KeepPath:
     epoch: np.ndarray
     keep: np.ndarray  # share of the weights kept in the epoch
     confidence: np.ndarray  # on the rows of the feedback, after the epoch
-    accuracy: np.ndarray
+    target: np.ndarray  # what it should have been; on held-out rows, the accuracy
 
 
 def prepare_keep(history: Sequence[Mapping[str, float]], name: str = "") -> KeepPath:
     """The arrays of a path from the `.history` of a head.
 
-    >>> prepare_keep([{"epoch": 1, "keep": 0.5, "confidence": 0.9, "accuracy": 0.8}]).keep.tolist()
+    >>> prepare_keep([{"epoch": 1, "keep": 0.5, "confidence": 0.9, "target": 0.8}]).keep.tolist()
     [0.5]
     """
-    keys = ("epoch", "keep", "confidence", "accuracy")
+    keys = ("epoch", "keep", "confidence", "target")
     return KeepPath(name, *(np.array([entry[key] for entry in history], dtype=np.float64) for key in keys))
 
 
 def plot_keep(paths: list[KeepPath], theme: Theme | None = None) -> Figure:
-    """One column a run, three at most: confidence and accuracy above, each on its own scale, and keep below."""
+    """One column a run, three at most: confidence and what it should be above, each on its own scale, and keep below."""
     theme = theme or Theme()
     columns = len(paths)
     if not 1 <= columns <= 3:
@@ -217,17 +217,17 @@ def plot_keep(paths: list[KeepPath], theme: Theme | None = None) -> Figure:
         draw_feedback(axes[0, place], path, theme, first=place == 0)
         draw_keep(axes[1, place], path, theme, first=place == 0)
     look: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": theme.quiet, "handlelength": 1.4, "columnspacing": 1.6}
-    sides = {"confidence above accuracy": theme.over, "confidence below accuracy": theme.under}
-    figure.legend(handles=legend(theme, sides), loc="outside lower center", ncols=2 if columns == 1 else 4, **look)
+    sides = {"too sure": theme.over, "not sure enough": theme.under}
+    figure.legend(handles=legend(theme, sides, "wanted"), loc="outside lower center", ncols=2 if columns == 1 else 4, **look)
     return figure
 
 
 def draw_feedback(axes: Axes, path: KeepPath, theme: Theme, first: bool) -> None:
     """The two lines that stage II compares, and their gap in the colour of its sign."""
-    over = path.confidence > path.accuracy
+    over = path.confidence > path.target
     for side, colour in ((over, theme.over), (~over, theme.under)):
-        axes.fill_between(path.epoch, path.accuracy, path.confidence, side, interpolate=True, color=colour, alpha=0.28, linewidth=0)
-    axes.plot(path.epoch, path.accuracy, color=theme.ink, linewidth=1.4, linestyle=LINES["accuracy"])
+        axes.fill_between(path.epoch, path.target, path.confidence, side, interpolate=True, color=colour, alpha=0.28, linewidth=0)
+    axes.plot(path.epoch, path.target, color=theme.ink, linewidth=1.4, linestyle=LINES["accuracy"])
     axes.plot(path.epoch, path.confidence, color=theme.ink, linewidth=1.4, linestyle=LINES["confidence"])
     words: dict[str, Any] = {"transform": axes.transAxes, "va": "bottom", "parse_math": False}
     axes.text(0, 1.05, path.name, fontsize=11, color=theme.ink, **words)
@@ -257,9 +257,9 @@ def draw_keep(axes: Axes, path: KeepPath, theme: Theme, first: bool) -> None:
     axes.set_ylabel("weights kept" if first else "", color=theme.quiet, fontsize=9)
 
 
-def legend(theme: Theme, patches: Mapping[str, str]) -> list[Patch | Line2D]:
+def legend(theme: Theme, patches: Mapping[str, str], solid: str = "accuracy") -> list[Patch | Line2D]:
     """Coloured patches, and the two lines that every figure has."""
-    lines = {"accuracy": LINES["accuracy"], "mean confidence": LINES["confidence"]}
+    lines = {solid: LINES["accuracy"], "mean confidence": LINES["confidence"]}
     return [
         *(Patch(color=colour, label=label, linewidth=0) for label, colour in patches.items()),
         *(Line2D([], [], color=theme.ink, linewidth=1.2, linestyle=dashes, label=label) for label, dashes in lines.items()),

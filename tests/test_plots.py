@@ -110,16 +110,16 @@ def test_a_single_row():
 
 
 HISTORY = [
-    {"epoch": 1, "keep": 0.5, "confidence": 0.9, "accuracy": 0.7, "loss": 1.0},
-    {"epoch": 2, "keep": 0.41, "confidence": 0.6, "accuracy": 0.72, "loss": 0.8},
-    {"epoch": 3, "keep": 0.45, "confidence": 0.73, "accuracy": 0.73, "loss": 0.7},
+    {"epoch": 1, "keep": 0.5, "confidence": 0.9, "target": 0.7, "loss": 1.0},
+    {"epoch": 2, "keep": 0.41, "confidence": 0.6, "target": 0.72, "loss": 0.8},
+    {"epoch": 3, "keep": 0.45, "confidence": 0.73, "target": 0.73, "loss": 0.7},
 ]
 
 
 def test_the_path_of_keep():
     path = prepare_keep(HISTORY, "run")
     assert path.name == "run"
-    for key in ("epoch", "keep", "confidence", "accuracy"):
+    for key in ("epoch", "keep", "confidence", "target"):
         assert getattr(path, key).tolist() == [entry[key] for entry in HISTORY]
 
 
@@ -127,8 +127,8 @@ def test_the_path_as_drawn():
     """The lines are the arrays, the last keep is written out, and the gap is filled on either side of the crossing."""
     figure = plot_keep([prepare_keep(HISTORY, "run")], Theme())
     upper, lower = figure.axes
-    accuracy, confidence = (line.get_xydata().tolist() for line in upper.lines)
-    assert accuracy == [[1, 0.7], [2, 0.72], [3, 0.73]]
+    target, confidence = (line.get_xydata().tolist() for line in upper.lines)
+    assert target == [[1, 0.7], [2, 0.72], [3, 0.73]]
     assert confidence == [[1, 0.9], [2, 0.6], [3, 0.73]]
     assert lower.lines[0].get_xydata().tolist() == [[1, 0.5], [2, 0.41], [3, 0.45]]
     assert {"run", "45 %", "epoch", "weights kept"} <= set(texts(figure))

@@ -56,7 +56,7 @@ def test_colours_are_the_page_s_own():
     assert not re.search(r"#01020[3-8]", html)
 
 
-HISTORY = [{"epoch": t, "keep": 0.5 / t, "confidence": 0.9 - 0.1 * t, "accuracy": 0.7} for t in (1, 2, 3)]
+HISTORY = [{"epoch": t, "keep": 0.5 / t, "confidence": 0.9 - 0.1 * t, "target": 0.7} for t in (1, 2, 3)]
 
 
 def page_of_four(name="fourth"):
