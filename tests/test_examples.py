@@ -1,6 +1,5 @@
 """The examples run as their headers say."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,12 +19,10 @@ def test_digits(tmp_path):
 
 
 def test_calibrate(tmp_path):
-    """The example's network is overconfident; calibrated, its confidence is within two points of its accuracy."""
+    """The example's network is overconfident by 13 points; calibrated, chance explains what is left."""
     before, after = output(EXAMPLES / "calibrate.py").splitlines()
-    says, right = (float(number) for number in re.search(r"says ([\d.]+) % and is right ([\d.]+) %", before).groups())
-    assert before.startswith("as trained: Overconfident")
-    assert says - right > 5
-    assert float(re.search(r"Its ECE is ([\d.]+) %", after).group(1)) < 0.5 * float(re.search(r"Its ECE is ([\d.]+) %", before).group(1))
+    assert before.startswith("as trained: Overconfident: it says 86.")
+    assert after.startswith("calibrated: Cannot be told from a calibrated model")
     output("-m", "maccal", "calibrate", f"{EXAMPLES / 'calibrate.py'}:build", "--out", tmp_path, "--epochs", "5")
     assert (tmp_path / "calibrate.report.html").exists()
 
