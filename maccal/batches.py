@@ -74,6 +74,15 @@ def everywhere(value: Any) -> list[Any]:
     return values
 
 
+def from_first(value: Any) -> Any:
+    """The value of rank 0."""
+    if my_rank()[1] == 1:
+        return value
+    box = [value]
+    dist.broadcast_object_list(box, src=0)
+    return box[0]
+
+
 def my_rank() -> tuple[int, int]:
     """This process's rank and the number of processes."""
     return (dist.get_rank(), dist.get_world_size()) if dist.is_available() and dist.is_initialized() else (0, 1)

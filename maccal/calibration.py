@@ -17,16 +17,18 @@ Cost: N = 50,000, D = 64, K = 10, hidden 512, 40 epochs: about 10 s on two cores
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from rich.progress import track
 from torch import Tensor, nn
 
+from maccal.batches import from_first, my_rank
 from maccal.classifiers import named
 from maccal.features import extract, find_head, replace_head
 from maccal.heads import Heads, logits, plain
@@ -36,6 +38,7 @@ from maccal.stage2 import Stage2
 from maccal.views import CannotMix, mixed
 
 DEFAULT = Stage2()
+GUESS = "without held-out rows or a known accuracy, gamma x training accuracy is a guess; pass val= or accuracy="
 OWN = {name: getattr(DEFAULT, name) for name in ("adapt", "eta", "eta_init", "eta_final", "q0", "gamma")}
 
 
@@ -92,6 +95,8 @@ def calibrate_heads(
     train = Rows(z, y, "z")
     judged = judges(train, val, accuracy, unlabelled)
     classes = check_classes(train, judged, classes)
+    if judged is None and accuracy is None and any(c.statistics == "auto" and c.adapt != "none" for c in configs):
+        warnings.warn(f"{GUESS}, or Stage2(statistics='deployed') if gamma is what you mean", stacklevel=3)
     heads: dict[int, nn.Sequential] = {}
     for group in alike(configs, train.fits):
         own = [configs[i] for i in group]
@@ -249,6 +254,8 @@ def calibrate(
     """
     if val is not None and accuracy is not None:
         raise ValueError("val holds labels, which tell the accuracy: pass val or accuracy, not both")
+    if isinstance(train, Iterator):
+        raise ValueError("train is an iterator, which can be read once; pass a DataLoader or a list of batches")
     name = find_head(model, first_batch(train), head)
     how: dict[str, Any] = {"head": name, "cache": cache, "device": device, "autocast": autocast, "progress": progress}
     views = harder(train) if val is None and accuracy is None and config.statistics == "auto" else None
@@ -283,9 +290,10 @@ def first_batch(loader: Iterable[Any]) -> Any:
     raise ValueError("the loader is empty: there is no batch to find the classifier with")
 
 
-def harder(train: Iterable[Any]) -> Iterable[Any] | None:
-    """Training rows made as hard as unseen ones, if their inputs are of a kind that can be."""
-    try:
-        return mixed(train)
-    except CannotMix:
-        return None
+def harder(train: Iterable[Any]) -> list[Any] | None:
+    """Training rows made as hard as unseen ones, if their inputs are of a kind that can be (if not, calibrate_head warns)."""
+    views = None
+    if my_rank()[0] == 0:  # the ranks may have different rows, but must look at the same
+        with suppress(CannotMix):
+            views = mixed(train)
+    return cast(list[Any] | None, from_first(views))

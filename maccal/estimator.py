@@ -83,7 +83,7 @@ class MaCCalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"all labels are {y[0]!r}, one class only; a classifier needs rows of at least two classes")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         train, held_out = hold_out(codes, self.validation_fraction, seed)
-        config = replace(DEFAULT, **{name: getattr(self, name) for name in SETTINGS})
+        config = replace(DEFAULT, statistics="held-out" if len(held_out) else "deployed", **{n: getattr(self, n) for n in SETTINGS})
         val = (X[held_out], codes[held_out]) if len(held_out) else None
         self.head_ = calibrate_head(X[train], codes[train], val=val, config=config, seed=seed)
         self.history_ = cast(list[dict[str, float]], self.head_.history)

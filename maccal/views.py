@@ -28,7 +28,7 @@ class CannotMix(ValueError):
 def mixed(loader: Iterable[Any], share: float = SHARE, *, rows: int = ROWS, seed: int = 0) -> list[Any]:
     """Batches of rows sampled from the loader, each mixed with another of them.
 
-    CannotMix if they cannot be: every input must be a tensor with a row for each label, at least one of them of floats.
+    CannotMix if they cannot be: every input must be a tensor with a row for each label, at least one of them of floats or bytes.
 
     >>> x, y = mixed([(torch.tensor([[0.0], [4.0]]), torch.tensor([0, 1]))], share=0.75)[0]
     >>> sorted(zip(x.flatten().tolist(), y.tolist()))
@@ -38,12 +38,20 @@ def mixed(loader: Iterable[Any], share: float = SHARE, *, rows: int = ROWS, seed
     partner = torch.roll(torch.arange(len(y)), 1)  # the sample is in random order
     batches = []
     for part in torch.split(torch.arange(len(y)), size):
-        blended = {
-            key: share * x[part] + (1 - share) * x[partner[part]] if x.is_floating_point() else x[part] for key, x in inputs.items()
-        }
+        blended = {key: blend(x[part], x[partner[part]], share) if mixable(x) else x[part] for key, x in inputs.items()}
         named = all(isinstance(key, str) for key in inputs)
         batches.append({**blended, "labels": y[part]} if named else (*blended.values(), y[part]))
     return batches
+
+
+def mixable(x: Tensor) -> bool:
+    """Floats, and bytes, which are pixels; other integers are names of things."""
+    return x.is_floating_point() or x.dtype == torch.uint8
+
+
+def blend(x: Tensor, other: Tensor, share: float) -> Tensor:
+    both = share * x + (1 - share) * other
+    return both if x.is_floating_point() else both.round().to(x.dtype)
 
 
 def sample(loader: Iterable[Any], rows: int, generator: torch.Generator) -> tuple[Inputs, Tensor, int]:
@@ -71,6 +79,6 @@ def sample(loader: Iterable[Any], rows: int, generator: torch.Generator) -> tupl
 def tensors(batch: Batch) -> Inputs:
     inputs: dict[Any, Any] = {**dict(enumerate(batch.args)), **batch.kwargs}
     whole = all(isinstance(x, Tensor) and x.ndim and len(x) == len(batch.y) for x in inputs.values())
-    if not whole or not any(x.is_floating_point() for x in inputs.values()):
-        raise CannotMix("the inputs cannot be mixed: expected tensors with a row for each label, one of them of floats")
+    if not whole or not any(mixable(x) for x in inputs.values()):
+        raise CannotMix("the inputs cannot be mixed: expected tensors with a row for each label, one of them of floats or bytes")
     return inputs

@@ -1,6 +1,10 @@
 """calibrate(model, loader): the classifier is replaced and nothing else; the trap of a model left in train mode."""
 
 import copy
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -115,7 +119,8 @@ def test_feedback_without_labels():
     torch.manual_seed(0)
     words = nn.Sequential(nn.Embedding(9, 6), nn.Flatten(), nn.Linear(12, 3))
     tokens = [(torch.randint(9, (50, 2)), torch.arange(50) % 3) for _ in range(4)]
-    history = calibrate(words, tokens, config=FAST)[2].history
+    with pytest.warns(UserWarning, match="gamma x training accuracy is a guess"):
+        history = calibrate(words, tokens, config=FAST)[2].history
     assert history[-1]["target"] == pytest.approx(FAST.gamma * history[-1]["accuracy"])
 
 
@@ -154,3 +159,45 @@ def test_bad_input_leaves_the_model_alone(change, message):
 def test_val_and_accuracy():
     with pytest.raises(ValueError, match="val or accuracy, not both"):
         calibrate(network(), loader(), val=loader(), accuracy=0.9)
+
+
+def test_an_iterator():
+    with pytest.raises(ValueError, match="train is an iterator, which can be read once"):
+        calibrate(network(), iter(loader()))
+
+
+def test_two_processes(tmp_path):
+    """Under torchrun, each rank with half of the rows: all come to the same classifier, as one process does."""
+    script = tmp_path / "ranks.py"
+    script.write_text(RANKS.format(tests=str(Path(__file__).parent), out=str(tmp_path)))
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1))
+    assert same(first, second)
+    x, y = data(400, seed=3)
+    alone = calibrate(network().eval(), loader(), config=FAST)
+    together = calibrate(network().eval(), loader(), config=replace(FAST, epochs=1))
+    together.load_state_dict(first)
+    right = [float((model(x).argmax(1) == y).double().mean()) for model in (alone, together)]
+    assert right[1] == pytest.approx(right[0], abs=0.03)
+
+
+RANKS = """
+import sys
+import torch
+import torch.distributed as dist
+sys.path.insert(0, {tests!r})
+from test_calibrate import FAST, data, network
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+from maccal.calibration import calibrate
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rows = TensorDataset(*data())
+train = DataLoader(rows, 50, sampler=DistributedSampler(rows, shuffle=False))
+model = calibrate(network().eval(), train, config=FAST)
+torch.save(model.state_dict(), f"{out}/{{dist.get_rank()}}.pt")
+dist.destroy_process_group()
+"""

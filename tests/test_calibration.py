@@ -1,5 +1,6 @@
 """Stage II as a whole: what it is for, every reading, every kind of feedback, and what it refuses."""
 
+import warnings
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,6 +11,8 @@ import torch
 from maccal.calibration import calibrate_head, calibrate_heads
 from maccal.metrics import ece, softmax, top_label
 from maccal.stage2 import ABLATION, Stage2
+
+pytestmark = pytest.mark.filterwarnings("ignore:without held-out rows")  # many tests only need some head
 
 
 def task(n=1200, dimensions=20, classes=4, seed=0, noise=0.25):
@@ -191,6 +194,19 @@ def test_a_known_accuracy():
     last = calibrate_head(*train, accuracy=right, config=config).history[-1]
     assert last["target"] == pytest.approx((right * last["accuracy"]) ** 0.5)
     assert last["confidence"] == pytest.approx(last["target"], abs=0.03)
+
+
+def test_gamma_is_called_a_guess():
+    """Whoever passes neither rows nor an accuracy is told, unless they ask for gamma by name or nothing adapts."""
+    train, val, _ = split()
+    with pytest.warns(UserWarning, match="is a guess; pass val= or accuracy="):
+        calibrate_head(*train, config=FAST)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        calibrate_head(*train, accuracy=0.7, config=FAST)
+        calibrate_head(*train, val=val, config=FAST)
+        calibrate_head(*train, config=replace(FAST, statistics="deployed"))
+        calibrate_head(*train, config=replace(FAST, adapt="none"))
 
 
 def test_a_ceiling():

@@ -54,6 +54,12 @@ def test_mappings_and_integers():
     assert torch.equal(batch["position"], batch["labels"] + 5)
 
 
+def test_bytes_are_pixels():
+    (batch,) = mixed([(torch.tensor([[0], [255]], dtype=torch.uint8), torch.tensor([0, 1]))], 0.7)
+    assert batch[0].dtype == torch.uint8
+    assert sorted(zip(batch[0].flatten().tolist(), batch[1].tolist(), strict=True)) == [(76, 0), (178, 1)]
+
+
 def test_large_rows_are_fewer(monkeypatch):
     monkeypatch.setattr("maccal.views.BYTES", 48 * 10)
     assert sum(len(y) for _, y in mixed(batches(200)[1])) == 10
