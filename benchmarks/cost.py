@@ -27,6 +27,7 @@ from maccal.calibration import calibrate_head
 from maccal.features import extract
 from maccal.files import write
 from maccal.heads import Heads
+from maccal.models import Net
 from maccal.stage2 import Stage2
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -48,23 +49,15 @@ def seconds(work: Any) -> tuple[float, Any]:
     return time.perf_counter() - start, result
 
 
-def in_every_epoch(network: torch.nn.Module, images: Tensor, labels: Tensor, config: Stage2) -> None:
+def in_every_epoch(network: Net, images: Tensor, labels: Tensor, config: Stage2) -> None:
     """One epoch as the paper does it: every batch goes through the frozen network, then trains the head."""
     generators = [torch.Generator().manual_seed(1)]
     heads = Heads([[64, config.hidden or 0, 10]], generators)
     for rows in torch.randperm(len(labels), generator=generators[0]).split(config.batch_size):
         heads.draw([0.5], generators)
         with torch.inference_mode():
-            z = network_features(network, normalised(images[rows]))
+            z = network.features(normalised(images[rows]))
         heads.step(z.clone()[None], labels[rows][None], 0.1, config)
-
-
-def network_features(network: torch.nn.Module, x: Tensor) -> Tensor:
-    kept: list[Tensor] = []
-    handle = network.get_submodule("linear").register_forward_pre_hook(lambda _, args: kept.append(args[0]))
-    network(x)
-    handle.remove()
-    return kept[0]
 
 
 def against_the_paper(shared: Path, folder: Path) -> dict[str, float]:

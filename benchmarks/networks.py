@@ -19,53 +19,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maccal.files import write_with
+from maccal.models import Net, build, load_public
 
 MEAN = torch.tensor([0.485, 0.456, 0.406])[:, None, None]
 STD = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
 PUBLIC = (20, 32, 44, 56)
 
 
-class Block(nn.Module):
-    """Two 3x3 convolutions; where the shape changes the shortcut takes every second pixel and pads the channels."""
-
-    def __init__(self, width_in: int, width: int) -> None:
-        super().__init__()
-        self.stride, self.pad = width // width_in, (width - width_in) // 2
-        self.conv1 = nn.Conv2d(width_in, width, 3, self.stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
-        return F.relu(y + F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.pad, self.pad)))
-
-
-class ResNet(nn.Module):
-    """He's 6n + 2 layers for 32 x 32 images, widths 16-32-64."""
-
-    def __init__(self, depth: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(16)
-        self.layer1, self.layer2, self.layer3 = (
-            nn.Sequential(Block(before, width), *(Block(width, width) for _ in range((depth - 8) // 6)))
-            for before, width in ((16, 16), (16, 32), (32, 64))
-        )
-        self.linear = nn.Linear(64, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.layer3(self.layer2(self.layer1(F.relu(self.bn1(self.conv1(x))))))
-        return self.linear(x.mean((2, 3)))
-
-
-def public(shared: Path, depth: int) -> ResNet:
+def public(shared: Path, depth: int) -> Net:
     """A public trained network, in eval mode."""
     file = next((shared / "data" / "nets").glob(f"resnet{depth}-*.th"))
-    weights = torch.load(file, map_location="cpu", weights_only=True)["state_dict"]
-    network = ResNet(depth).eval()
-    network.load_state_dict({name.removeprefix("module."): value for name, value in weights.items()})
-    return network.to(memory_format=torch.channels_last)
+    return load_public(build(f"resnet{depth}", 10), file).to(memory_format=torch.channels_last)
 
 
 @cache

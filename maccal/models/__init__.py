@@ -1,0 +1,56 @@
+"""The paper's architectures and small relatives of them, as a body and a head.
+
+    build(name, classes)    a Net: .features(x) -> z (N x num_features), .head(z) -> logits, forward is both
+
+resnet50, resnet110, wrn26_10, densenet121 and resnet50_tiny are those of the focal-calibration code base that the paper trains on:
+3 x 3 stem without max-pooling, bottleneck blocks in resnet110 too. resnet110_basic and resnet8 to resnet56 are He's 6n + 2 for
+CIFAR; public weights for 20, 32, 44 and 56 load into them (`load_public`).
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from maccal.models.densenet import densenet
+from maccal.models.net import Net
+from maccal.models.resnet import basic_resnet, bottleneck_resnet, wide_resnet
+
+__all__ = ["MODELS", "Net", "build", "load_public"]
+
+MODELS: Mapping[str, Callable[[int], Net]] = {
+    "resnet50": partial(bottleneck_resnet, (3, 4, 6, 3)),
+    "resnet110": partial(bottleneck_resnet, (3, 4, 26, 3)),
+    "resnet50_tiny": partial(bottleneck_resnet, (3, 4, 6, 3), pool=2, scaled=True),  # 64 x 64 images
+    "wrn26_10": partial(wide_resnet, 4, 10),
+    "densenet121": partial(densenet, (6, 12, 24, 16), 32),
+    "resnet110_basic": partial(basic_resnet, 110),
+    "resnet56": partial(basic_resnet, 56),
+    "resnet44": partial(basic_resnet, 44),
+    "resnet32": partial(basic_resnet, 32),
+    "resnet20": partial(basic_resnet, 20),
+    "resnet8": partial(basic_resnet, 8),
+    "wrn16_2": partial(wide_resnet, 2, 2),
+    "densenet40": partial(densenet, (6, 6, 6), 12),
+}
+
+
+def build(name: str, classes: int) -> Net:
+    """A fresh network, its weights drawn from torch's global generator."""
+    if name not in MODELS:
+        raise ValueError(f"no model {name!r}; the models are {', '.join(MODELS)}")
+    if classes < 2:
+        raise ValueError(f"classes is {classes}; a classifier needs at least two")
+    return MODELS[name](classes)
+
+
+def load_public(network: Net, file: Path | str) -> Net:
+    """Weights of the public 6n + 2 networks for CIFAR-10: a checkpoint whose state_dict calls the head `linear`."""
+    weights = torch.load(file, map_location="cpu", weights_only=True)["state_dict"]
+    names = {key: key.removeprefix("module.") for key in weights}
+    renamed = {
+        (n.replace("linear.", "head.") if n.startswith("linear.") else f"body.{n}"): weights[key] for key, n in names.items()
+    }
+    network.load_state_dict(renamed)
+    return network.eval()

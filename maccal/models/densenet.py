@@ -1,0 +1,37 @@
+"""Densely connected networks with bottleneck layers and compression 0.5, for 32 x 32 images."""
+
+import torch
+from torch import Tensor, nn
+
+from maccal.models.net import Net
+
+
+class Dense(nn.Module):
+    """BN-ReLU-1x1-BN-ReLU-3x3; what is new is put before what was there."""
+
+    def __init__(self, width: int, growth: int) -> None:
+        super().__init__()
+        self.new = nn.Sequential(
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, 4 * growth, 1, bias=False),
+            nn.BatchNorm2d(4 * growth),
+            nn.ReLU(),
+            nn.Conv2d(4 * growth, growth, 3, padding=1, bias=False),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.new(x), x], 1)
+
+
+def densenet(blocks: tuple[int, ...], growth: int, classes: int) -> Net:
+    width = 2 * growth
+    layers: list[nn.Module] = [nn.Conv2d(3, width, 3, padding=1, bias=False)]
+    for place, count in enumerate(blocks):
+        if place:
+            layers += [nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, width // 2, 1, bias=False), nn.AvgPool2d(2)]
+            width //= 2
+        layers += [Dense(width + i * growth, growth) for i in range(count)]
+        width += count * growth
+    layers += [nn.BatchNorm2d(width), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    return Net(nn.Sequential(*layers), width, classes)

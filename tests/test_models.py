@@ -1,0 +1,86 @@
+"""The architectures: parameter counts of their sources, the contract of every one, public weights with their published errors."""
+
+import pytest
+import torch
+from networks import cifar, normalised
+from torch import nn
+
+from maccal.calibration import calibrate
+from maccal.features import find_head
+from maccal.models import MODELS, build, load_public
+from maccal.stage2 import Stage2
+
+# name, classes, parameters, features, convolutions, BatchNorms, parameter tensors
+GOLDENS = [
+    ("resnet50", 10, 23_520_842, 2048, 53, 53, 161),
+    ("resnet110", 10, 45_864_522, 2048, 113, 113, 341),
+    ("wrn26_10", 10, 36_481_434, 640, 28, 28, 86),
+    ("densenet121", 10, 6_956_298, 1024, 120, 120, 362),
+    ("resnet50_tiny", 200, 25_138_952, 8192, 53, 53, 161),
+]
+
+
+def of(name, classes=10):
+    with torch.device("meta"):
+        return build(name, classes)
+
+
+@pytest.mark.parametrize(("name", "classes", "parameters", "features", "convs", "norms", "tensors"), GOLDENS)
+def test_counts_of_the_sources(name, classes, parameters, features, convs, norms, tensors):
+    net = of(name, classes)
+    assert sum(p.numel() for p in net.parameters()) == parameters
+    assert net.num_features == features
+    kinds = [type(m) for m in net.modules()]
+    assert (kinds.count(nn.Conv2d), kinds.count(nn.BatchNorm2d), len(list(net.parameters()))) == (convs, norms, tensors)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_contract(name):
+    """Shapes for images of its size, forward is head of features, and the head is found by itself. Nothing is computed."""
+    net = of(name)
+    size = 64 if name.endswith("tiny") else 32
+    z = net.features(torch.empty(2, 3, size, size, device="meta"))
+    assert z.shape == (2, net.num_features)
+    assert net.head(z).shape == net(torch.empty(2, 3, size, size, device="meta")).shape == (2, 10)
+
+
+@pytest.mark.parametrize("name", ["resnet8", "wrn16_2", "densenet40"])
+def test_small_ones_run(name):
+    """channels_last gives the same numbers; one seed, one network; the gradient reaches every parameter; calibrate takes it."""
+    nets = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        nets.append(build(name, 10))
+    assert all(torch.equal(a, b) for a, b in zip(nets[0].parameters(), nets[1].parameters(), strict=True))
+    net, x, y = nets[0], torch.randn(20, 3, 32, 32), torch.arange(20) % 10
+    nn.functional.cross_entropy(net(x), y).backward()
+    assert all(p.grad is not None and bool(p.grad.any()) for p in net.parameters())
+    net.eval()
+    with torch.no_grad():
+        logits = net(x)
+        assert torch.equal(net.head(net.features(x)), logits)
+        last = net.to(memory_format=torch.channels_last)(x.contiguous(memory_format=torch.channels_last))
+    assert torch.allclose(last, logits, atol=1e-4)
+    assert find_head(net, (x, y)) == "head"
+    new = calibrate(net, [(x, y)], accuracy=0.5, config=Stage2(epochs=1, hidden=None))
+    assert new.state_dict().keys() == net.state_dict().keys()
+
+
+@pytest.mark.parametrize(("depth", "error"), [(20, 0.0827), (32, 0.0737), (44, 0.0690), (56, 0.0661)])
+def test_public_weights(shared, tmp_path_factory, depth, error):
+    """On the first 1,000 test images the error is near the published one; on all of ResNet-20's it is that, exactly."""
+    folder = tmp_path_factory.getbasetemp() / "cifar"
+    images, labels = cifar(shared, folder, 10)[1]
+    net = load_public(build(f"resnet{depth}", 10), next((shared / "data" / "nets").glob(f"resnet{depth}-*.th")))
+    many = len(labels) if depth == 20 else 1000
+    with torch.inference_mode():
+        top = torch.cat([net(normalised(part)).argmax(1) for part in images[:many].split(500)])
+    wrong = float((top != labels[:many]).double().mean())
+    assert wrong == pytest.approx(error, abs=1e-9 if depth == 20 else 0.025)
+
+
+def test_unknown():
+    with pytest.raises(ValueError, match="no model 'resnet51'; the models are resnet50"):
+        build("resnet51", 10)
+    with pytest.raises(ValueError, match="classes is 1"):
+        build("resnet8", 1)
