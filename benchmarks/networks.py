@@ -6,7 +6,6 @@ SHARED holds data/unpack and data/nets. The public networks err on 8.27, 7.37, 6
 The small ones are made to differ in how much worse they do on unseen images: subsets and whole sets, with and without augmentation.
 """
 
-import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from maccal.data.cifar import FILES, from_pickle
 from maccal.files import write_with
 from maccal.models import Net, build, load_public
 
@@ -35,16 +35,12 @@ def public(shared: Path, depth: int) -> Net:
 @cache
 def cifar(shared: Path, folder: Path, classes: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Training and test images (uint8 N x 3 x 32 x 32) and labels of CIFAR-10 or CIFAR-100."""
-    name, parts, test, key = {
-        10: ("cifar-10-batches-py", [f"data_batch_{i}" for i in range(1, 6)], "test_batch", b"labels"),
-        100: ("cifar-100-python", ["train"], "test", b"fine_labels"),
-    }[classes]
+    name, parts, test, key = FILES[classes]
     if not (folder / name).exists():
         command = [sys.executable, shared / "data" / "unpack", folder, f"cifar{classes}"]
         subprocess.run(command, check=True, capture_output=True)
-    batches = [pickle.loads((folder / name / part).read_bytes(), encoding="bytes") for part in (*parts, test)]
-    pairs = [(torch.from_numpy(b[b"data"]).view(-1, 3, 32, 32), torch.tensor(b[key])) for b in batches]
-    return (torch.cat([x for x, _ in pairs[:-1]]), torch.cat([y for _, y in pairs[:-1]])), pairs[-1]
+    *train, last = (from_pickle(folder / name / part, key, classes) for part in (*parts, test))
+    return (torch.cat([s.images for s in train]), torch.cat([s.labels for s in train])), (last.images, last.labels)
 
 
 def normalised(images: Tensor) -> Tensor:

@@ -9,9 +9,11 @@
 from typing import Any
 
 from maccal.calibration import calibrate, calibrate_head, calibrate_heads
+from maccal.data import DATASETS, load
 from maccal.features import Features, extract, find_head
 from maccal.heads import load_head, save_head
 from maccal.metrics import Bins, Stream, Summary, bootstrap, compare, softmax, summary, top_label
+from maccal.models import MODELS
 from maccal.plots import reliability
 from maccal.posthoc import TemperatureScaling
 from maccal.predictions import Predictions, read
@@ -19,7 +21,9 @@ from maccal.stage2 import Stage2
 
 __all__ = [
     "Bins",
+    "DATASETS",
     "Features",
+    "MODELS",
     "MaCCalClassifier",
     "Predictions",
     "Stage2",
@@ -33,6 +37,7 @@ __all__ = [
     "compare",
     "extract",
     "find_head",
+    "load",
     "load_head",
     "read",
     "reliability",

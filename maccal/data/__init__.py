@@ -1,0 +1,51 @@
+"""Data sets in their publishers' formats, as whole tensors.
+
+    load(name, root)    a DataSet: .train .val .test, each a Split of images (uint8 N x C x H x W) and labels (int64), and .classes
+
+cifar10, cifar100   python pickles or binary files; 5,000 of the training images are .val, as the paper splits them (legacy numpy
+                    shuffle, seed 1), never augmented
+tiny-imagenet       folders of JPEGs, any subset of the classes; 50 training images of each class are .val, the published
+                    validation set is .test
+svhn                .mat files; .train and .val are None where train_32x32.mat is not there
+digits              scikit-learn's 8 x 8 digits, embedded: no file needed
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from maccal.data.cifar import read_cifar
+from maccal.data.digits import read_digits
+from maccal.data.split import DataError, DataSet, Split, stratified
+from maccal.data.svhn import read_svhn
+from maccal.data.tiny import read_tiny
+
+__all__ = ["DATASETS", "DataError", "DataSet", "Split", "load"]
+
+DATASETS: Mapping[str, Callable[[Path], DataSet]] = {
+    "cifar10": partial(read_cifar, 10),
+    "cifar100": partial(read_cifar, 100),
+    "tiny-imagenet": read_tiny,
+    "svhn": read_svhn,
+    "digits": lambda _: read_digits(),
+}
+
+
+def load(name: str, root: Path | str | None = None, *, limit: int | None = None, seed: int = 1) -> DataSet:
+    """A data set from the files below root: the argument, else $MACCAL_DATA, else maccal's folder in the user's cache.
+
+    `limit` keeps that many training images, the same share of every class, drawn with the seed.
+    """
+    if name not in DATASETS:
+        raise ValueError(f"no data set {name!r}; the data sets are {', '.join(DATASETS)}")
+    data = DATASETS[name](Path(root or os.environ.get("MACCAL_DATA") or Path.home() / ".cache" / "maccal"))
+    if limit is None:
+        return data
+    if data.train is None:
+        raise ValueError(f"{name} has no training images here, so none can be limited")
+    rows = stratified(data.train.labels.numpy(), limit, np.random.default_rng(seed))
+    return replace(data, train=data.train.rows(rows))
