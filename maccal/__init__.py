@@ -20,10 +20,10 @@ from maccal.predictions import Predictions, read
 from maccal.stage2 import Stage2
 
 __all__ = [
-    "Bins",
     "DATASETS",
-    "Features",
     "MODELS",
+    "Bins",
+    "Features",
     "MaCCalClassifier",
     "Predictions",
     "Stage2",

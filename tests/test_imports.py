@@ -105,4 +105,4 @@ def test_one_binning_function():
 
 def test_public_names_exist():
     assert all(hasattr(maccal, name) for name in maccal.__all__)
-    assert maccal.__all__ == sorted(maccal.__all__, key=lambda name: (name.islower(), name))
+    assert maccal.__all__ == sorted(maccal.__all__, key=lambda name: (not name.isupper(), name.islower(), name))
