@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from maccal.data.augment import crop_and_flip
 from maccal.data.cifar import FILES, from_pickle
 from maccal.files import write_with
 from maccal.models import Net, build, load_public
@@ -82,13 +83,7 @@ def training_set(shared: Path, folder: Path, row: Trained, seed: int) -> tuple[T
 
 def batches(images: Tensor, labels: Tensor, augment: bool, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
     for rows in torch.randperm(len(labels), generator=generator).split(128):
-        x = images[rows]
-        if augment:
-            x = F.pad(x, (4, 4, 4, 4))
-            top, left = torch.randint(9, (2, len(rows), 1, 1), generator=generator)
-            flip = torch.rand(len(rows), 1, 1, generator=generator) < 0.5
-            across = torch.where(flip, 31 - torch.arange(32), torch.arange(32)) + left
-            x = x[torch.arange(len(rows))[:, None, None], :, top + torch.arange(32)[:, None], across].permute(0, 3, 1, 2)
+        x = crop_and_flip(images[rows], generator) if augment else images[rows]
         yield normalised(x), labels[rows]
 
 

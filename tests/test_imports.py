@@ -23,6 +23,7 @@ PATH = [
     "maccal.metrics.paired",
     "maccal.metrics",
     "maccal.stage2",
+    "maccal.data.augment",
     "maccal.data.split",
     "maccal.data.cifar",
     "maccal.data.svhn",
