@@ -21,3 +21,9 @@ def shared() -> Path:
         if folder and (Path(folder) / "data").is_dir():
             return Path(folder)
     pytest.skip("no shared data: set MACCAL_DATA to the folder that holds data/")
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Models that tests build are the same every time."""
+    torch.manual_seed(0)
