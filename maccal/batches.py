@@ -9,11 +9,11 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.utils.data.distributed import DistributedSampler
 
 from maccal.metrics.inputs import as_tensor
+from maccal.parallel import everywhere, my_rank
 
 LABELS = ("labels", "label", "y", "target", "targets")  # keys of a batch that is a mapping
 
@@ -63,29 +63,6 @@ def move(value: Any, device: torch.device) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(move(item, device) for item in value))
     return type(value)(move(item, device) for item in value) if type(value) in (tuple, list) else value
-
-
-def everywhere(value: Any) -> list[Any]:
-    """The value of every rank, by rank."""
-    if not (dist.is_available() and dist.is_initialized()):
-        return [value]
-    values = [None] * dist.get_world_size()
-    dist.all_gather_object(values, value)
-    return values
-
-
-def from_first(value: Any) -> Any:
-    """The value of rank 0."""
-    if my_rank()[1] == 1:
-        return value
-    box = [value]
-    dist.broadcast_object_list(box, src=0)
-    return box[0]
-
-
-def my_rank() -> tuple[int, int]:
-    """This process's rank and the number of processes."""
-    return (dist.get_rank(), dist.get_world_size()) if dist.is_available() and dist.is_initialized() else (0, 1)
 
 
 def deal(loader: Iterable[Any], rank: int, world: int) -> Iterator[tuple[Batch | None, list[Tensor]]]:

@@ -28,11 +28,11 @@ import torch
 from rich.progress import track
 from torch import Tensor, nn
 
-from maccal.batches import from_first, my_rank
 from maccal.classifiers import named
 from maccal.features import extract, find_head, replace_head
 from maccal.heads import Heads, logits, plain
 from maccal.metrics.inputs import Array
+from maccal.parallel import from_first, my_rank
 from maccal.rows import CHUNK, Rows, Standard
 from maccal.stage2 import Stage2
 from maccal.views import CannotMix, mixed

@@ -1,9 +1,11 @@
 """The command line: verbs that call the library and print. No logic of its own."""
 
+import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -11,14 +13,18 @@ from rich.table import Table
 from rich.text import Text
 
 from maccal.calibration import DEFAULT
+from maccal.data_verbs import data as data_sets
 from maccal.demo import run_demo
 from maccal.demo import table as compact
 from maccal.files import write
 from maccal.jobs import Settings, calibrate_file, calibrate_model
 from maccal.metrics import METRICS, Difference
 from maccal.metrics.summaries import show, span
+from maccal.parallel import joined, my_rank
 from maccal.predictions import Kind, read
+from maccal.recipes import RECIPES, Recipe
 from maccal.report import Evaluated, change, evaluated, evaluation_page, paired
+from maccal.runs import MEASURED, Config, calibrate_run, described, predictions_of, train_run
 from maccal.stage2 import Stage2
 
 ABOUT = "Make a neural network's confidence trustworthy: measure it, calibrate it, report it."
@@ -32,35 +38,43 @@ def evaluate(
     bins: int = 15,
     resamples: int = 1000,
     seed: int = 0,
-    out: Path = Path(),
+    out: Path | None = None,
 ) -> None:
-    """Measure the confidence of predictions in a file (.npz, .npy, .csv, .parquet) and write a report.
+    """Measure the confidence of predictions in a file (.npz, .npy, .csv, .parquet) or of a run, and write a report.
 
     Args:
-        file: logits or probs, and labels.
-        compare_with: a second model's predictions of the same rows, for a paired test.
+        file: logits or probs, and labels; or the folder of a run.
+        compare_with: a second model's predictions of the same rows, or a second run, for a paired test.
         labels: a .npy file of labels, for a bare .npy array.
         kind: what a bare .npy array holds, or which to use where a file has both.
         bins: bins of ECE, AECE, MCE and of the diagram.
         resamples: draws behind the intervals and null bands.
         seed: of those draws.
-        out: folder for <name>.report.html and <name>.row.json.
+        out: folder for <name>.report.html and <name>.row.json; else this one, or the run's own.
     """
     settings = {"bins": bins, "resamples": resamples, "seed": seed}
     paths = [file] if compare_with is None else [file, compare_with]
-    predictions = [read(path, labels=labels, kind=kind) for path in paths]
+    predictions = [predictions_of(path) if path.is_dir() else read(path, labels=labels, kind=kind) for path in paths]
     differences = None if compare_with is None else paired(predictions[0], predictions[1], **settings)
     models = [evaluated(p, path, **settings) for p, path in zip(predictions, paths, strict=True)]
-    page = write(out / f"{file.stem}.report.html", evaluation_page(models, differences))
+    page = write(placed(file, "report.html", out), evaluation_page(models, differences))
     for model, path in zip(models, paths, strict=True):
-        write(out / f"{path.stem}.row.json", json.dumps(model.row, indent=1, allow_nan=False) + "\n")
+        about = described(path) if path.is_dir() else {}
+        write(placed(path, "row.json", out), json.dumps(about | dict(model.row), indent=1, allow_nan=False) + "\n")
 
     console = Console()
     for model in models:
-        console.print(table(model), Text(model.numbers["verdict"]), "")
+        console.print(Text(model.name, style="bold"), table(model), Text(model.numbers["verdict"]), "")
     if differences:
-        console.print(difference_table(models, differences), "")
+        console.print(Text(f"{models[1].name} minus {models[0].name}"), difference_table(differences), "")
     console.print(Text(f"report: {page}"))
+
+
+def placed(path: Path, kind: str, out: Path | None) -> Path:
+    """Where a file about these predictions goes: beside a run's other files, else under the name of their file."""
+    if out is None and path.is_dir():
+        return path / kind
+    return (out or Path()) / f"{path.name if path.is_dir() else path.stem}.{kind}"
 
 
 def calibrate(
@@ -75,8 +89,8 @@ def calibrate(
     """Give a classifier a confidence that can be trusted, from features in a file or from a model.
 
     Args:
-        source: features.npz with z, y and if at hand val_z, val_y (held out), test_z, test_y, weight, bias (as trained); or
-            file.py:function, which returns model, train[, val[, test]].
+        source: the folder of a run; features.npz with z, y and if at hand val_z, val_y (held out), test_z, test_y, weight, bias
+            (as trained); or file.py:function, which returns model, train[, val[, test]].
         accuracy: on unseen data, where it is known and no held-out labels are given.
         head: name of the model's classifier, where it cannot be found.
         cache: folder for the model's features, so that they are extracted once.
@@ -84,6 +98,9 @@ def calibrate(
         seed: of weights, masks and order.
         out: folder for <name>.head.safetensors, <name>.history.json and, with test rows, <name>.report.html.
     """
+    if Path(source).is_dir():
+        show_run(calibrate_run(Path(source), config, progress=True))
+        return
     settings = Settings(config, seed, accuracy, head, cache, out)
     done = calibrate_model(source, settings) if ":" in source else calibrate_file(Path(source), settings)
     console, last = Console(), done.history[-1]
@@ -93,6 +110,49 @@ def calibrate(
     console.print(Text(f"the new classifier {words.format(**last)}"))
     for file in [*done.files, *([done.report] if done.report else [])]:
         console.print(Text(f"wrote {file}"))
+
+
+def train_with(usual: Recipe) -> Callable[..., None]:
+    """The verb `train`, with a data set's own recipe as its defaults."""
+
+    def train(
+        data: str = "cifar10",
+        model: str = "resnet50",
+        method: str = "vanilla",
+        seed: int = 1,
+        limit: int | None = None,
+        recipe: tyro.conf.OmitArgPrefixes[Recipe] = usual,
+        root: Path | None = None,
+        runs: Path = Path("runs"),
+        tensorboard: bool = False,
+    ) -> None:
+        """Train a network: stage I. The same command goes on where a killed one stopped; torchrun gives it several devices.
+
+        Args:
+            data: cifar10, cifar100, tiny-imagenet, svhn or digits (which needs no download).
+            model: resnet50, resnet110, wrn26_10, densenet121, resnet50_tiny; for small machines resnet8 to resnet56 and more.
+            method: how the network is trained.
+            seed: of weights, order and augmentation.
+            limit: train on so many images only, the same share of every class.
+            recipe: rates, epochs and augmentation.
+            root: folder with the data sets; else $MACCAL_DATA, else the user's cache folder.
+            runs: folder for the run, <data>-<model>-<method>-s<seed>.
+            tensorboard: write TensorBoard's files too.
+        """
+        with joined() as device:
+            config = Config(data, model, method, seed, limit, recipe)
+            folder = train_run(config, runs=runs, root=root, device=device, tensorboard=tensorboard, progress=True)
+            if my_rank()[0] == 0:
+                show_run(folder)
+
+    return train
+
+
+def show_run(folder: Path) -> None:
+    """A run's numbers, and where they are."""
+    model = evaluated(predictions_of(folder), folder / "test.npz", **MEASURED)
+    console = Console()
+    console.print(compact([model]), Text(model.numbers["verdict"]), "", Text(f"wrote {folder}"))
 
 
 def demo(out: Path = Path("build/demo"), seed: int = 1) -> None:
@@ -107,7 +167,7 @@ def demo(out: Path = Path("build/demo"), seed: int = 1) -> None:
 
 def table(model: Evaluated) -> Table:
     numbers = model.numbers
-    result = Table("", "value", "95 % interval", "calibrated model", title=Text(model.name), title_justify="left", box=None)
+    result = Table("", "value", "95 % interval", "calibrated model", box=None)
     for key, metric in METRICS.items():
         spans = [span(numbers, f"{key}{part}", metric.percent) for part in ("", "_null")]
         result.add_row(metric.label, Text(show(numbers[key], metric.percent), style="bold"), *spans)
@@ -116,20 +176,29 @@ def table(model: Evaluated) -> Table:
     return result
 
 
-def difference_table(models: list[Evaluated], differences: dict[str, Difference]) -> Table:
-    title = Text(f"{models[1].name} minus {models[0].name}")
-    result = Table("", "difference", "95 % interval", "", title=title, title_justify="left", box=None)
+def difference_table(differences: dict[str, Difference]) -> Table:
+    result = Table("", "difference", "95 % interval", "", box=None)
     for key, d in differences.items():
         percent, size = METRICS[key].percent, change(d, METRICS[key].percent)
         result.add_row(METRICS[key].label, size["value"], f"{show(d.low, percent)} to {show(d.high, percent)}", size["p"])
     return result
 
 
+def usual_recipe() -> Recipe:
+    """The recipe of the data set on the command line, so that --help shows its numbers and a flag changes only its own."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--data", default="cifar10")
+    return RECIPES.get(parser.parse_known_args()[0].data, Recipe())
+
+
 def main() -> None:
     try:
-        tyro.extras.subcommand_cli_from_dict(
-            {"calibrate": calibrate, "demo": demo, "evaluate": evaluate}, prog="maccal", description=ABOUT
-        )
+        verbs: dict[str, Callable[..., Any]] = {"calibrate": calibrate, "evaluate": evaluate, "demo": demo, "data": data_sets}
+        verbs = {"train": train_with(usual_recipe()), **verbs}
+        tyro.extras.subcommand_cli_from_dict(verbs, prog="maccal", description=ABOUT)
     except (ValueError, OSError) as error:
         Console(stderr=True).print(Text(f"maccal: {error}", style="red"))
         sys.exit(2)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("maccal: interrupted; the same command goes on from what was saved")
+        sys.exit(130)

@@ -19,9 +19,10 @@ from rich.progress import Progress
 from torch import Tensor, nn
 
 from maccal import cache as disk
-from maccal.batches import Batch, Part, everywhere, my_rank, walk
+from maccal.batches import Batch, Part, walk
 from maccal.classifiers import Run, close, find_head, frozen, locate, named, place, replace_head, unwrap
 from maccal.metrics.inputs import first
+from maccal.parallel import everywhere, my_rank
 
 __all__ = ["Features", "extract", "find_head", "replace_head"]
 

@@ -1,6 +1,8 @@
 """Strict settings for every test: one thread, the same hypothesis examples every time, warnings are errors (pyproject.toml)."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import matplotlib
@@ -21,6 +23,14 @@ def shared() -> Path:
         if folder and (Path(folder) / "data").is_dir():
             return Path(folder)
     pytest.skip("no shared data: set MACCAL_DATA to the folder that holds data/")
+
+
+@pytest.fixture(scope="session")
+def real(shared, tmp_path_factory):
+    """The real sets, unpacked."""
+    folder = tmp_path_factory.mktemp("sets")
+    subprocess.run([sys.executable, shared / "data" / "unpack", folder], check=True, capture_output=True)
+    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -7,10 +7,11 @@ cifar10, cifar100   python pickles or binary files; 5,000 of the training images
 tiny-imagenet       folders of JPEGs, any subset of the classes; 50 training images of each class are .val, the published
                     validation set is .test
 svhn                .mat files; .train and .val are None where train_32x32.mat is not there
+cifar10-c           .npy files of 15 corruptions at 5 severities, test images only; cifar_c.shifts goes through them one by one, and
+cifar100-c          corruptions.Corrupt makes the like of any images
 digits              scikit-learn's 8 x 8 digits, embedded: no file needed
 """
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -19,7 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from maccal.data.cifar import read_cifar
+from maccal.data.cifar_c import read_cifar_c
 from maccal.data.digits import read_digits
+from maccal.data.downloads import data_root
 from maccal.data.split import DataError, DataSet, Split, stratified
 from maccal.data.svhn import read_svhn
 from maccal.data.tiny import read_tiny
@@ -31,6 +34,8 @@ DATASETS: Mapping[str, Callable[[Path], DataSet]] = {
     "cifar100": partial(read_cifar, 100),
     "tiny-imagenet": read_tiny,
     "svhn": read_svhn,
+    "cifar10-c": partial(read_cifar_c, 10),
+    "cifar100-c": partial(read_cifar_c, 100),
     "digits": lambda _: read_digits(),
 }
 
@@ -42,7 +47,7 @@ def load(name: str, root: Path | str | None = None, *, limit: int | None = None,
     """
     if name not in DATASETS:
         raise ValueError(f"no data set {name!r}; the data sets are {', '.join(DATASETS)}")
-    data = DATASETS[name](Path(root or os.environ.get("MACCAL_DATA") or Path.home() / ".cache" / "maccal"))
+    data = DATASETS[name](data_root(root))
     if limit is None:
         return data
     if data.train is None:

@@ -44,7 +44,8 @@ def read_cifar(classes: int, root: Path) -> DataSet:
         parts = [from_binary(binary / name, classes) for name in (*train, test)]
         names = tuple((binary / meta).read_text().split()) if (binary / meta).is_file() else ()
     else:
-        raise DataError(root, f"no folder {folder.name} or {binary.name}; point root at the folder that holds it")
+        wanted = f"no folder {folder.name} or {binary.name}; point root at the folder that holds it"
+        raise DataError(root, f"{wanted}, or `maccal data get cifar{classes}`")
     if len(names) != classes:
         raise DataError(folder if folder.is_dir() else binary, f"{len(names)} class names; expected {classes}")
     whole = Split(torch.cat([p.images for p in parts[:-1]]), torch.cat([p.labels for p in parts[:-1]]))

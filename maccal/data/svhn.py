@@ -24,7 +24,9 @@ def from_mat(path: Path) -> Split:
     from scipy.io import loadmat
 
     if not path.is_file():
-        raise DataError(path, "no such file; point root at the folder that holds it, or the folder above called svhn")
+        raise DataError(
+            path, "no such file; point root at the folder that holds it, or a folder svhn; `maccal data get svhn` downloads it"
+        )
     try:
         content = loadmat(path)
         images, labels = content["X"], content["y"].reshape(-1)

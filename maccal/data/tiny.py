@@ -36,7 +36,10 @@ def read_tiny(root: Path) -> DataSet:
 
 def lines(path: Path) -> list[list[str]]:
     if not path.is_file():
-        raise DataError(path, "no such file; point root at the folder that holds tiny-imagenet-200")
+        raise DataError(
+            path,
+            "no such file; point root at the folder that holds tiny-imagenet-200; `maccal data get tiny-imagenet` downloads it",
+        )
     return [line.split("\t") for line in path.read_text().splitlines() if line.strip()]
 
 

@@ -1,0 +1,167 @@
+"""Stage I against the plain recipe, on the same network, images and cores, in one run.
+
+    python benchmarks/training.py SHARED build/networks      # about four minutes on two cores; writes results/training.json and .md
+
+plain    torch's DataLoader over a data set that transforms image by image (torchvision: crop, flip, to tensor, normalise), float32
+         in NCHW, SGD on the mean cross-entropy; with no worker and with one worker a core, the faster of the two
+ours     maccal.training: whole batches, channels_last, bf16 where the processor has it; with and without bf16 and torch.compile
+
+Rounds alternate between the two, so that a noisy machine disturbs both; the ratio is the median over rounds, with its range.
+"""
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from networks import cifar
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from maccal.data.pixels import CIFAR
+from maccal.data.split import Split
+from maccal.files import write
+from maccal.models import build
+from maccal.recipes import Recipe
+from maccal.training import Objective, Training
+
+RESULTS = Path(__file__).parents[1] / "results"
+STEPS, ROUNDS, BATCH = 12, 7, 128
+
+
+def transforms() -> Callable[[Image.Image], Tensor]:
+    lib = torch.library.Library("torchvision", "DEF")  # the operators a build without CUDA lacks: torchvision imports all the same
+    for op in ("nms", "qnms"):
+        lib.define(f"{op}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    from torchvision import transforms as T
+
+    normalise = T.Normalize(CIFAR.mean, CIFAR.std)
+    return T.Compose([T.RandomCrop(32, padding=4), T.RandomHorizontalFlip(), T.ToTensor(), normalise])
+
+
+class Images(Dataset):
+    """As torchvision's CIFAR10 gives them: a picture at a time, transformed."""
+
+    def __init__(self, train: Split, transform: Callable[[Image.Image], Tensor]) -> None:
+        self.pictures = train.images.permute(0, 2, 3, 1).contiguous().numpy()
+        self.labels, self.transform = train.labels.tolist(), transform
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, row: int) -> tuple[Tensor, int]:
+        return self.transform(Image.fromarray(self.pictures[row])), self.labels[row]
+
+
+def plain_steps(train: Split, model: str, workers: int) -> Iterator[None]:
+    torch.manual_seed(1)
+    network = build(model, 10)
+    optimiser = torch.optim.SGD(network.parameters(), 0.1, momentum=0.9, weight_decay=5e-4)
+    loader = DataLoader(Images(train, transforms()), BATCH, shuffle=True, num_workers=workers, drop_last=True)
+    while True:
+        for x, y in loader:
+            optimiser.zero_grad()
+            F.cross_entropy(network(x), y).backward()
+            optimiser.step()
+            yield
+
+
+def our_steps(train: Split, model: str, recipe: Recipe) -> Iterator[Training]:
+    torch.manual_seed(1)
+    training = Training(build(model, 10), train, recipe, CIFAR, Objective(), 1, torch.device("cpu"))
+    while True:
+        training.begin()
+        while training.batch < len(training.batches) - 1:
+            training.step()
+            yield training
+        training.batch, training.epoch = 0, training.epoch + 1
+
+
+def rate(steps: Iterator[object]) -> float:
+    """Images a second over a round."""
+    start = time.perf_counter()
+    for _ in range(STEPS):
+        next(steps)
+    return STEPS * BATCH / (time.perf_counter() - start)
+
+
+@contextmanager
+def timed(owner: object, name: str, total: list[float]) -> Iterator[None]:
+    """Adds up the time spent in a function."""
+    function = getattr(owner, name)
+
+    def wrapped(*args: object, **kwargs: object) -> object:
+        start = time.perf_counter()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            total[0] += time.perf_counter() - start
+
+    setattr(owner, name, wrapped)
+    try:
+        yield
+    finally:
+        setattr(owner, name, function)
+
+
+def outside(steps: Iterator[Training]) -> float:
+    """Share of a step's time that is neither the network's forward nor its backward pass."""
+    inside, training = [0.0], next(steps)
+    with timed(training.problem, "forward", inside), timed(torch.autograd, "backward", inside):
+        start = time.perf_counter()
+        for _ in range(STEPS):
+            next(steps)
+        return 1 - inside[0] / (time.perf_counter() - start)
+
+
+def measure(train: Split, model: str) -> dict[str, object]:
+    base = Recipe(precision="auto")
+    plain = {f"plain, {n} workers": plain_steps(train, model, n) for n in (0, torch.get_num_threads())}
+    recipes = {"ours": base, "ours, float32": replace(base, precision="fp32"), "ours, compiled": replace(base, compile=True)}
+    contestants = plain | {name: our_steps(train, model, recipe) for name, recipe in recipes.items()}
+    for steps in contestants.values():
+        rate(steps)  # warm-up
+    rounds = [{name: rate(steps) for name, steps in contestants.items()} for _ in range(ROUNDS)]
+    best = max(plain, key=lambda name: statistics.median(r[name] for r in rounds))
+    ratios = {name: [r[name] / r[best] for r in rounds] for name in recipes}
+    return {
+        "model": model,
+        "images per second": {name: round(statistics.median(r[name] for r in rounds)) for name in contestants},
+        "against": best,
+        "ratio": {name: [round(f(r), 2) for f in (statistics.median, min, max)] for name, r in ratios.items()},
+        "outside forward and backward": round(statistics.median(outside(contestants["ours"]) for _ in range(3)), 4),
+    }
+
+
+def table(rows: list[dict]) -> str:
+    lines = [__doc__.split("\n\n")[0], "", "| network | | images/s | ratio to plain | least to most |", "|---|---|---:|---:|---:|"]
+    for row in rows:
+        for name, images in row["images per second"].items():
+            middle, low, high = row["ratio"].get(name, ["", "", ""])
+            span = f"{low} to {high}" if low else ("1" if name == row["against"] else "")
+            lines.append(f"| {row['model']} | {name} | {images} | {middle} | {span} |")
+        lines.append(
+            f"| {row['model']} | ours, time outside forward and backward | | {row['outside forward and backward']:.1%} | |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    (images, labels), _ = cifar(Path(sys.argv[1]), Path(sys.argv[2]), 10)
+    train = Split(images[:10_000], labels[:10_000])
+    rows = [measure(train, model) for model in ("resnet20", "resnet8")]
+    about = {"steps a round": STEPS, "rounds": ROUNDS, "threads": torch.get_num_threads(), "torch": torch.__version__}
+    write(RESULTS / "training.json", json.dumps({**about, "rows": rows}, indent=1) + "\n")
+    write(RESULTS / "training.md", table(rows))
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Unpacking archives that are not trusted: all of it or nothing, and nothing outside the folder.
+
+Only regular files and folders are taken; a link, a device, a path that leaves the folder, a name that comes twice, or more bytes
+than agreed refuses the whole archive. Owners, dates and permissions are not taken over.
+"""
+
+import stat
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, NamedTuple
+
+from maccal.data.split import DataError
+
+BLOCK = 1 << 20
+MEMBERS = 1_000_000  # Tiny ImageNet has more than a tenth of that
+
+
+class Member(NamedTuple):
+    name: str
+    size: int
+    kind: str  # "file", "folder", or what else it is
+    open: Callable[[], IO[bytes] | None]
+
+
+def unpack(archive: Path, root: Path, folder: str, *, limit: int, expected: Collection[str] = ()) -> Path:
+    """Unpack to root/folder, which must not exist, and return it.
+
+    It appears whole, by one rename, after `expected` (paths below the folder) were found; what the archive holds beside the folder
+    is dropped. DataError names the archive and the member.
+    """
+    target = root / folder
+    if target.exists():
+        raise DataError(target, f"is already there; move it away to unpack {archive.name}")
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder}.", dir=root, ignore_cleanup_errors=True) as beside:
+        extract(archive, Path(beside), limit)
+        missing = [name for name in expected if not (Path(beside) / folder / name).is_file()]
+        if missing or not (Path(beside) / folder).is_dir():
+            raise DataError(archive, f"holds no {folder}/{missing[0] if missing else ''}; is it incomplete, or another set?")
+        (Path(beside) / folder).rename(target)
+    return target
+
+
+def extract(archive: Path, into: Path, limit: int) -> None:
+    """Write the members below `into`, a new folder that nobody else writes to."""
+    seen: set[PurePosixPath] = set()
+    room, name = limit, "its beginning"
+    try:
+        with members_of(archive) as members:
+            for member in members:
+                name = member.name
+                path = safe_path(archive, member)
+                room -= member.size
+                if room < 0 or len(seen) >= MEMBERS:
+                    raise DataError(archive, f"{name}: more than {limit:,} bytes or {MEMBERS:,} files; is this an attack?")
+                if path in seen and member.kind == "file":
+                    raise DataError(archive, f"{name}: comes twice")
+                seen.add(path)
+                write(member, into / path)
+    except DataError:
+        raise
+    except Exception as error:  # a damaged archive may raise anything
+        raise DataError(archive, f"cannot be unpacked, at {name} ({error}); nothing was kept") from error
+
+
+def write(member: Member, path: Path) -> None:
+    """A file is made new ("x"), so nothing that is there is followed or overwritten."""
+    if member.kind == "folder":
+        path.mkdir(parents=True, exist_ok=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    source = member.open()
+    assert source is not None  # it is a regular file
+    left = member.size
+    with source, path.open("xb") as file:
+        while block := source.read(BLOCK):
+            file.write(block)
+            left -= len(block)
+    if left:
+        raise EOFError(f"{abs(left)} bytes {'missing' if left > 0 else 'too many'}")
+
+
+def safe_path(archive: Path, member: Member) -> PurePosixPath:
+    """The member's path, which stays inside on every system: no drive letters and no backslashes either."""
+    name, path = member.name, PurePosixPath(member.name)
+    if path.is_absolute() or "\\" in name or ":" in name or any(ord(letter) < 32 for letter in name):
+        raise DataError(archive, f"{name!r}: not a relative path of plain names")
+    if (not path.parts and member.kind != "folder") or any(not part.strip(". ") for part in path.parts):
+        raise DataError(archive, f"{name!r}: a path that leaves the folder")
+    if member.kind not in ("file", "folder"):
+        raise DataError(archive, f"{name!r}: {member.kind}; only files and folders are unpacked")
+    if member.size < 0:
+        raise DataError(archive, f"{name!r}: a size below zero")
+    return path
+
+
+@contextmanager
+def members_of(archive: Path) -> Iterator[Iterator[Member]]:
+    if archive.name.endswith(".zip"):
+        with zipfile.ZipFile(archive) as packed:
+            yield (zip_member(packed, info) for info in packed.infolist())
+    elif archive.name.endswith((".tar", ".tar.gz")):
+        # streams are read once, front to back: no going back in compressed data
+        with tarfile.open(archive, "r:gz" if archive.name.endswith(".gz") else "r:") as tape:
+            yield (tar_member(tape, info) for info in tape)
+    else:
+        raise DataError(archive, "not a .tar, .tar.gz or .zip file")
+
+
+def tar_member(tape: tarfile.TarFile, info: tarfile.TarInfo) -> Member:
+    if info.isreg() and not info.issparse():
+        kind = "file"
+    elif info.isdir():
+        kind = "folder"
+    else:
+        kind = "a link" if info.issym() or info.islnk() else "a device, pipe or sparse file"
+    return Member(info.name, info.size, kind, lambda: tape.extractfile(info))
+
+
+def zip_member(packed: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member:
+    # the name as stored: zipfile itself cuts it at a zero byte and, on Windows, turns backslashes
+    name, mode = info.orig_filename, stat.S_IFMT(info.external_attr >> 16)
+    if mode not in (0, stat.S_IFREG, stat.S_IFDIR):
+        kind = "a link" if mode == stat.S_IFLNK else "a device or pipe"
+    else:
+        kind = "folder" if name.endswith("/") else "file"
+    return Member(name, info.file_size, kind, lambda: packed.open(info))

@@ -1,0 +1,331 @@
+"""Stage I: one loop for every method, on whole tensors, resumable to the bit.
+
+    fit(network, train, recipe, pixels=..., val=..., checkpoint="run/checkpoint.pt")
+
+The data set is one tensor on the device; an epoch is a permutation of its rows. A batch is cut out, cropped and mirrored as one
+tensor, run in channels_last and, where the processor has it, in bf16. A checkpoint holds all that the next step depends on:
+weights, optimiser, generators, the epoch's order and how far it has come. It replaces the one before it in one rename, so a
+training killed at any moment and started again ends with the same bits.
+
+Under torchrun each process takes its share of every batch: the gradients, BatchNorm and the numbers are those of the whole batch.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from maccal.data.augment import crop_and_flip
+from maccal.data.pixels import Pixels
+from maccal.data.split import Split
+from maccal.files import write_with
+from maccal.parallel import everywhere, my_rank, share_batchnorm, summed
+from maccal.recipes import Recipe, has_bf16
+
+History = list[dict[str, float]]
+Views = tuple[Tensor, ...]
+LOOK = 20  # steps between looks at the loss: each look waits for the device
+
+
+class Diverged(ValueError):
+    """The loss or a weight is no longer a finite number."""
+
+
+def as_they_are(x: Tensor, y: Tensor, generator: torch.Generator) -> Views:
+    return x, y
+
+
+def cross_entropy(network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    logits = network(x).float()
+    return F.cross_entropy(logits, y), logits
+
+
+def nothing(network: nn.Module, epoch: int, epochs: int) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a method minimises, and on what.
+
+    views   a batch of images and labels as tensors with a row an image, the second the labels; drawn for the whole batch
+    loss    of the network and those tensors: the mean loss, and the logits whose accuracy is shown
+    begin   called with the network, the epoch and the number of epochs when an epoch begins or goes on
+    end     the same when it ends
+    """
+
+    views: Callable[[Tensor, Tensor, torch.Generator], Views] = as_they_are
+    loss: Callable[..., tuple[Tensor, Tensor]] = cross_entropy
+    begin: Callable[[nn.Module, int, int], None] = nothing
+    end: Callable[[nn.Module, int, int], None] = nothing
+
+
+class Problem(nn.Module):
+    """Network and loss as one module, so that DistributedDataParallel sees whatever way the loss runs the network."""
+
+    def __init__(self, network: nn.Module, loss: Callable[..., tuple[Tensor, Tensor]]) -> None:
+        super().__init__()
+        self.network, self.loss = network, loss
+
+    def forward(self, *views: Tensor) -> tuple[Tensor, Tensor]:
+        return self.loss(self.network, *views)
+
+
+def precise(recipe: Recipe, device: torch.device) -> Recipe:
+    """The recipe with its precision settled for this device."""
+    return replace(recipe, precision="bf16" if has_bf16(device) else "fp32") if recipe.precision == "auto" else recipe
+
+
+def cast(recipe: Recipe, device: torch.device) -> AbstractContextManager[None]:
+    return torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16")
+
+
+def rows_of(count: int, size: int, world: int) -> list[tuple[int, int]]:
+    """The batches of an epoch as ranges; left-over rows, if fewer than two a process, join the batch before.
+
+    >>> rows_of(10, 4, 1), rows_of(9, 4, 1)
+    ([(0, 4), (4, 8), (8, 10)], [(0, 4), (4, 9)])
+    """
+    starts = list(range(0, count, size))
+    if len(starts) > 1 and count - starts[-1] < 2 * world:
+        starts.pop()
+    return list(zip(starts, [*starts[1:], count], strict=True))
+
+
+class Training:
+    """Everything a step depends on, and the steps."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        train: Split,
+        recipe: Recipe,
+        pixels: Pixels,
+        objective: Objective,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self.rank, self.world = my_rank()
+        if recipe.batch_size < 2 * self.world:
+            least = 2 * self.world
+            raise ValueError(
+                f"batch_size is {recipe.batch_size} for {self.world} processes; pass at least {least}, the batch of all of them"
+            )
+        self.recipe, self.pixels, self.objective, self.device = precise(recipe, device), pixels, objective, device
+        self.network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.images, self.labels = train.images.to(device), train.labels.to(device)
+        self.batches = rows_of(len(train), recipe.batch_size, self.world)
+        if self.world > 1:
+            share_batchnorm(network)
+        self.optimiser = torch.optim.SGD(network.parameters(), recipe.lr, recipe.momentum, weight_decay=recipe.weight_decay)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.about = {"recipe": asdict(self.recipe), "seed": seed, "rows": len(train)}
+        self.epoch, self.batch, self.seconds, self.history = 0, 0, 0.0, History()
+        self.order = torch.empty(0, dtype=torch.int64)
+        self.sums = torch.zeros(3, dtype=torch.float64, device=device)  # of loss, of right answers, of rows
+        self.problem: nn.Module = nn.Identity()
+
+    def begin(self) -> None:
+        """Enter an epoch, from its first batch or from where it was left."""
+        self.objective.begin(self.network, self.epoch, self.recipe.epochs)
+        self.network.train()
+        network = torch.compile(self.network) if self.recipe.compile else self.network
+        self.problem = Problem(network, self.objective.loss)  # type: ignore[arg-type]
+        if self.world > 1:
+            self.problem = DistributedDataParallel(self.problem, broadcast_buffers=False)
+        if self.batch == 0:
+            self.order = torch.randperm(len(self.labels), generator=self.generator)
+            self.sums.zero_()
+
+    def step(self) -> None:
+        """One batch: cut out, augment, forward, backward, move."""
+        first, last = self.batches[self.batch]
+        rows = self.order[first:last].to(self.device)
+        whole = crop_and_flip(self.images[rows], self.generator, self.recipe.padding, self.recipe.flip)
+        views = self.objective.views(self.pixels(whole), self.labels[rows], self.generator)
+        mine = [view[self.rank :: self.world] for view in views]
+        with cast(self.recipe, self.device):
+            loss, logits = self.problem(*mine)
+        share = len(mine[0]) * self.world / len(rows)  # DistributedDataParallel takes the mean of the processes' gradients
+        torch.autograd.backward(loss * (share * (len(rows) if self.recipe.reduction == "sum" else 1)))
+        self.move()
+        right = (logits.detach().argmax(1) == mine[1]).sum()
+        self.sums += summed(torch.stack([loss.detach().double() * len(mine[0]), right, right.new_tensor(len(mine[0]))]))
+        self.batch += 1
+
+    def move(self) -> None:
+        if self.recipe.clip:
+            nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip)
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.recipe.lr_at(self.epoch, self.batch, len(self.batches))
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+
+    def end(self, val: Split | None) -> None:
+        """Leave an epoch: its numbers go into the history."""
+        self.look()
+        self.objective.end(self.network, self.epoch, self.recipe.epochs)
+        loss, right, count = self.sums.tolist()
+        numbers = {"epoch": self.epoch + 1, "lr": self.recipe.lr_at(self.epoch), "loss": loss / count, "accuracy": right / count}
+        if val is not None:
+            with cast(self.recipe, self.device):
+                numbers |= judged(predict(self.network, val.images, self.pixels), val.labels)
+        self.history.append(numbers | {"seconds": self.seconds})
+        self.epoch, self.batch = self.epoch + 1, 0
+
+    def look(self) -> dict[str, float]:
+        """Loss and accuracy of the epoch so far; raises when the loss is no number."""
+        loss, right, count = self.sums.tolist()
+        if not loss - loss == 0:  # neither infinite nor nan
+            raise Diverged(
+                f"the loss is no longer a finite number, in epoch {self.epoch + 1} by batch {self.batch} of {len(self.batches)}; "
+                "train with a lower lr, a smaller clip, or precision fp32"
+            )
+        return {"loss": loss / max(count, 1), "accuracy": right / max(count, 1)}
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "about": self.about, "network": self.network.state_dict(), "optimiser": self.optimiser.state_dict(),
+            "generators": [self.generator.get_state(), torch.get_rng_state()], "order": self.order, "sums": self.sums,
+            "epoch": self.epoch, "batch": self.batch, "seconds": self.seconds, "history": self.history,
+        }  # fmt: skip
+
+    def save(self, path: Path) -> None:
+        """Replace the checkpoint, unless the training has gone wrong."""
+        self.look()
+        if not all(bool(p.isfinite().all()) for p in self.network.parameters()):
+            raise Diverged(
+                f"a weight is no longer a finite number, in epoch {self.epoch + 1}; train with a lower lr or a smaller clip"
+            )
+        if self.rank == 0:
+            write_with(path, lambda part: torch.save(self.state(), part))
+
+    def restore(self, path: Path) -> None:
+        """Go on from a checkpoint of the same training."""
+        try:
+            state = torch.load(path, map_location=self.device, weights_only=True)
+        except Exception as error:  # a damaged file may raise anything
+            raise ValueError(f"{path}: not a readable checkpoint ({error}); delete it to start again") from error
+        for part in self.about:
+            if (found := state["about"].get(part)) != self.about[part]:
+                raise ValueError(
+                    f"{path}: a checkpoint of another training: {differing(found, self.about[part])}; delete it, or go elsewhere"
+                )
+        self.network.load_state_dict(state["network"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        for setter, saved in zip((self.generator.set_state, torch.set_rng_state), state["generators"], strict=True):
+            setter(saved.cpu())
+        self.order, self.sums = state["order"].cpu(), state["sums"]
+        self.epoch, self.batch, self.seconds, self.history = (state[k] for k in ("epoch", "batch", "seconds", "history"))
+        if len(set(everywhere((self.epoch, self.batch)))) > 1:
+            raise ValueError(f"{path}: the processes read different checkpoints; let all of them see the same folder")
+
+
+def differing(found: Any, wanted: Any) -> str:
+    """
+    >>> differing({"lr": 0.1, "clip": 2.0}, {"lr": 0.2, "clip": 2.0})
+    'lr is 0.1 there and 0.2 here'
+    """
+    pairs = [(k, found.get(k), v) for k, v in wanted.items()] if isinstance(found, dict) else [("it", found, wanted)]
+    return ", ".join(f"{name} is {there} there and {here} here" for name, there, here in pairs if there != here)
+
+
+@torch.no_grad()
+def predict(network: nn.Module, images: Tensor, pixels: Pixels, size: int = 500) -> Tensor:
+    """Logits of all images, float32 on the CPU, from eval mode; the network keeps its mode. Processes share the work."""
+    (rank, world), device, mode = my_rank(), next(network.parameters()).device, network.training
+    network.eval()
+    parts = [network(pixels(part.to(device))).float().cpu() for part in torch.split(images[rank::world], size)]
+    network.train(mode)
+    logits = everywhere(torch.cat(parts))
+    whole = logits[0].new_empty(len(images), logits[0].shape[1])
+    for first, rows in enumerate(logits):
+        whole[first::world] = rows
+    return whole
+
+
+def judged(logits: Tensor, labels: Tensor) -> dict[str, float]:
+    return {
+        "val_accuracy": float((logits.argmax(1) == labels).double().mean()),
+        "val_nll": float(F.cross_entropy(logits.double(), labels)),
+    }
+
+
+def bar(training: Training, show: bool) -> Progress:
+    words = (
+        "epoch {task.fields[epoch]} of {task.fields[epochs]}  loss {task.fields[loss]:.4f}  accuracy {task.fields[accuracy]:.2%}"
+    )
+    columns = TextColumn(words), BarColumn(), TextColumn("{task.fields[rate]:.0f} images/s"), TimeRemainingColumn()
+    progress = Progress(*columns, disable=not show or training.rank > 0, transient=True)
+    steps = training.recipe.epochs * len(training.batches)
+    fields: dict[str, Any] = {
+        "epoch": training.epoch + 1,
+        "epochs": training.recipe.epochs,
+        "loss": 0.0,
+        "accuracy": 0.0,
+        "rate": 0.0,
+    }
+    progress.add_task("", total=steps, completed=training.epoch * len(training.batches) + training.batch, **fields)
+    return progress
+
+
+def fit(
+    network: nn.Module,
+    train: Split,
+    recipe: Recipe,
+    *,
+    pixels: Pixels,
+    val: Split | None = None,
+    objective: Objective | None = None,
+    seed: int = 1,
+    checkpoint: Path | None = None,
+    every: float = 60.0,
+    log: Callable[[History], None] | None = None,
+    device: torch.device | str = "cpu",
+    progress: bool = False,
+) -> History:
+    """Train the network in place; returns a dict an epoch: loss and accuracy as trained, and on the held-out rows.
+
+    With `checkpoint`, a file, the state is kept there every so many seconds and at the end of each epoch, and a file that is
+    already there is gone on from. `log` is given the history after each epoch. Diverged when the loss is no longer a number.
+    """
+    training = Training(network, train, recipe, pixels, objective or Objective(), seed, torch.device(device))
+    if checkpoint is not None and checkpoint.is_file():
+        training.restore(checkpoint)
+    with bar(training, progress) as shown:
+        for _ in epochs(training, shown, checkpoint, every):
+            training.end(val)
+            if checkpoint is not None:
+                training.save(checkpoint)
+            if log is not None and training.rank == 0:
+                log(training.history)
+    network.eval()
+    return training.history
+
+
+def epochs(training: Training, shown: Progress, checkpoint: Path | None, every: float) -> Iterator[int]:
+    """Walk the steps; stops after each epoch's last."""
+    saved = looked = before = time.monotonic()
+    while training.epoch < training.recipe.epochs:
+        training.begin()
+        while training.batch < len(training.batches):
+            training.step()
+            now = time.monotonic()
+            training.seconds, before = training.seconds + now - before, now
+            if training.batch % LOOK == 0:
+                rate = LOOK * training.recipe.batch_size / (now - looked)
+                numbers: dict[str, Any] = {"epoch": training.epoch + 1, "rate": rate, **training.look()}
+                shown.update(TaskID(0), advance=LOOK, **numbers)
+                looked = now
+            if checkpoint is not None and now - saved >= every:
+                training.save(checkpoint)
+                saved = now
+        yield training.epoch

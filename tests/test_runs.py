@@ -1,0 +1,204 @@
+"""Run folders, end to end from the command line: train, calibrate, evaluate; and folders that are not what they should be."""
+
+import json
+import re
+import shutil
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+import torch.nn.functional as F
+
+from maccal.cli import main
+from maccal.data import load
+from maccal.data.pixels import PIXELS
+from maccal.metrics import summary
+from maccal.recipes import RECIPES, Recipe
+from maccal.runs import Batches, Config, RunError, calibrate_run, load_run, predictions_of, read_config, train_run
+from maccal.stage2 import Stage2
+from maccal.training import predict
+
+QUICK = Config("digits", "resnet8", "vanilla", 1, None, replace(RECIPES["digits"], epochs=2))
+FILES = ["config.json", "history.jsonl", "model.safetensors", "row.json", "test.npz"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return train_run(QUICK, runs=tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    """A copy that a test may spoil."""
+    return shutil.copytree(trained, tmp_path / "runs" / trained.name)
+
+
+def cli(monkeypatch, *words):
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(sys, "argv", ["maccal", *words])
+    main()
+
+
+def refused(monkeypatch, capsys, *words):
+    with pytest.raises(SystemExit) as caught:
+        cli(monkeypatch, *words)
+    assert caught.value.code == 2
+    return " ".join(capsys.readouterr().err.split())
+
+
+def test_what_a_run_holds(trained):
+    assert trained.name == "digits-resnet8-vanilla-s1"
+    assert sorted(p.name for p in trained.iterdir()) == FILES
+    assert read_config(trained) == replace(QUICK, recipe=replace(QUICK.recipe, precision=read_config(trained).recipe.precision))
+    history = [json.loads(line) for line in (trained / "history.jsonl").read_text().splitlines()]
+    assert [epoch["epoch"] for epoch in history] == [1, 2]
+    row = json.loads((trained / "row.json").read_text())
+    said = predictions_of(trained)
+    expected = summary(logits=said.scores, labels=said.labels, interval=True)
+    assert {key: row[key] for key in expected} == expected
+    assert row["run"] == {"data": "digits", "model": "resnet8", "method": "vanilla", "seed": 1, "limit": None, "feedback": None}
+    assert row["trained"]["epochs"] == 2
+
+
+def test_the_network_comes_back(trained):
+    data, network = load("digits"), load_run(trained, 10)
+    assert not network.training
+    np.testing.assert_allclose(
+        predict(network, data.test.images, PIXELS["digits"]).numpy(), predictions_of(trained).scores, rtol=1e-4, atol=1e-4
+    )
+
+
+def test_from_the_command_line(tmp_path, monkeypatch, capsys):
+    """The path a new user takes."""
+    monkeypatch.chdir(tmp_path)
+    cli(monkeypatch, "train", "--data", "digits", "--model", "resnet8", "--epochs", "3", "--limit", "400", "--seed", "2")
+    run = tmp_path / "runs" / "digits.400-resnet8-vanilla-s2"
+    assert f"wrote runs/{run.name}" in capsys.readouterr().out
+    assert read_config(run).limit == 400
+    assert read_config(run).recipe.epochs == 3
+    assert not read_config(run).recipe.flip  # the data set's own recipe
+    cli(monkeypatch, "calibrate", f"runs/{run.name}", "--epochs", "5")
+    new = run.with_name("digits.400-resnet8-maccal-s2")
+    assert sorted(p.name for p in new.iterdir()) == FILES
+    assert read_config(new).stage2 == Stage2(epochs=5)
+    assert json.loads((new / "row.json").read_text())["trained"]["seconds"] > 0
+    cli(monkeypatch, "evaluate", str(run), "--compare", str(new), "--resamples", "50")
+    out = capsys.readouterr().out
+    assert f"{new.name} minus {run.name}" in out
+    page = (run / "report.html").read_text()
+    assert new.name in page
+    assert json.loads((new / "row.json").read_text())["resamples"] == 50
+    assert json.loads((new / "row.json").read_text())["run"]["method"] == "maccal"
+    cli(monkeypatch, "evaluate", str(new), "--resamples", "50", "--out", "elsewhere")
+    assert sorted(p.name for p in (tmp_path / "elsewhere").iterdir()) == [f"{new.name}.report.html", f"{new.name}.row.json"]
+
+
+@pytest.mark.parametrize("hidden", [None, 16])
+@pytest.mark.parametrize("feedback", ["held-out", "mixed"])
+def test_calibrated_runs_come_back(run, hidden, feedback):
+    new = calibrate_run(run, Stage2(epochs=2, hidden=hidden), feedback=feedback)
+    data = load("digits")
+    before, after = load_run(run, 10), load_run(new, 10)
+    for (name, a), b in zip(before.body.state_dict().items(), after.body.state_dict().values(), strict=True):
+        assert torch.equal(a, b), name
+    np.testing.assert_allclose(
+        predict(after, data.test.images, PIXELS["digits"]).numpy(), predictions_of(new).scores, rtol=1e-4, atol=1e-4
+    )
+    assert read_config(new).feedback == feedback
+    assert (run / "features").is_dir()
+
+
+def test_calibration_helps_a_network_that_is_off(run):
+    new = calibrate_run(run, Stage2())
+    before, after = (summary(logits=p.scores, labels=p.labels) for p in map(predictions_of, (run, new)))
+    assert after["nll"] < before["nll"]
+    assert after["ece"] < before["ece"]
+
+
+def test_a_run_that_is_there_is_not_made_again(run, monkeypatch):
+    monkeypatch.setattr("maccal.runs.fit", None)
+    before = {p: p.stat().st_mtime_ns for p in run.iterdir()}
+    assert train_run(QUICK, runs=run.parent) == run
+    assert {p: p.stat().st_mtime_ns for p in run.iterdir()} == before
+
+
+def test_another_run_in_the_same_folder_is_refused(run):
+    other = replace(QUICK, recipe=replace(QUICK.recipe, lr=0.3))
+    with pytest.raises(RunError, match=r"holds another run: lr is 0\.1 there and 0\.3 here"):
+        train_run(other, runs=run.parent)
+
+
+def test_what_a_killed_run_left_half_written_is_swept_away(run):
+    (run / "row.json").unlink()
+    (run / ".model.safetensors.123.part").write_bytes(b"half")
+    train_run(QUICK, runs=run.parent)
+    assert sorted(p.name for p in run.iterdir()) == FILES
+
+
+def test_the_subset_is_the_same_for_every_seed():
+    """So that seeds tell the spread of training, not of data."""
+    first, second = (load("digits", limit=100).train for _ in range(2))
+    assert torch.equal(first.images, second.images)
+    counts = torch.bincount(first.labels, minlength=10)
+    assert int(counts.min()) >= 9
+    assert int(counts.max()) <= 11
+
+
+def test_batches_are_a_loader():
+    data = load("digits", limit=250)
+    batches = Batches(data.train, PIXELS["digits"], 100)
+    assert len(batches) == len(list(batches)) == 3
+    assert torch.equal(torch.cat([y for _, y in batches]), data.train.labels)
+    assert torch.equal(torch.cat([x for x, _ in batches]), PIXELS["digits"](data.train.images))
+
+
+def test_tensorboard(tmp_path):
+    event = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    folder = train_run(QUICK, runs=tmp_path, tensorboard=True)
+    events = event.EventAccumulator(str(folder / "tensorboard")).Reload()
+    history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    shown = [(scalar.step, scalar.value) for scalar in events.Scalars("val_accuracy")]
+    assert shown == [(epoch["epoch"], pytest.approx(epoch["val_accuracy"])) for epoch in history]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda run: (run / "config.json").unlink(), "no config.json; pass a folder that `maccal train` made"),
+        (lambda run: (run / "config.json").write_text("{}"), "config.json is not of a run"),
+        (lambda run: (run / "config.json").write_text("not json"), "config.json is not of a run"),
+        (lambda run: (run / "model.safetensors").unlink(), "no model.safetensors: the training has not ended"),
+        (lambda run: (run / "model.safetensors").write_bytes(b"\0" * 50), "model.safetensors is damaged"),
+    ],
+)
+def test_folders_that_are_no_runs(run, monkeypatch, capsys, spoil, words):
+    spoil(run)
+    assert words in refused(monkeypatch, capsys, "calibrate", str(run))
+
+
+def test_what_else_a_user_may_get_wrong(run, tmp_path, monkeypatch, capsys):
+    (run / "test.npz").unlink()
+    assert "no test.npz: the training has not ended" in refused(monkeypatch, capsys, "evaluate", str(run))
+    new = calibrate_run(run, Stage2(epochs=1))
+    assert "is calibrated already" in refused(monkeypatch, capsys, "calibrate", str(new))
+    assert "no data set 'mnist'" in refused(monkeypatch, capsys, "train", "--data", "mnist", "--runs", str(tmp_path))
+    assert "no model 'vgg'" in refused(monkeypatch, capsys, "train", "--data", "digits", "--model", "vgg", "--runs", str(tmp_path))
+    nothing = refused(monkeypatch, capsys, "train", "--data", "cifar10", "--root", str(tmp_path / "none"), "--runs", str(tmp_path))
+    assert re.search("no folder cifar-10-batches-py .*maccal data get cifar10", nothing)
+    assert not list(tmp_path.glob("mnist*"))
+    assert not list(tmp_path.glob("*vgg*"))
+
+
+def test_config_in_json_is_the_whole_config(trained):
+    values = json.loads((trained / "config.json").read_text())
+    assert Recipe(**values["recipe"] | {"drops": tuple(values["recipe"]["drops"])}) == read_config(trained).recipe
+    assert values["versions"]["torch"] == torch.__version__
+
+
+def test_weights_are_plain_tensors(trained):
+    weights = safetensors.torch.load_file(trained / "model.safetensors")
+    assert all(bool(value.isfinite().all()) for value in weights.values())
+    assert F.linear(torch.zeros(1, 64), weights["head.weight"], weights["head.bias"]).shape == (1, 10)
