@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,10 +22,11 @@ from maccal.jobs import Settings, calibrate_file, calibrate_model
 from maccal.metrics import METRICS, Difference
 from maccal.metrics.summaries import show, span
 from maccal.parallel import joined, my_rank
+from maccal.pipeline import calibrate_run, make_run
 from maccal.predictions import Kind, read
 from maccal.recipes import RECIPES, Recipe
 from maccal.report import Evaluated, change, evaluated, evaluation_page, paired
-from maccal.runs import MEASURED, Config, calibrate_run, described, predictions_of, train_run
+from maccal.runs import MEASURED, Config, Feedback, described, predictions_of
 from maccal.stage2 import Stage2
 
 ABOUT = "Make a neural network's confidence trustworthy: measure it, calibrate it, report it."
@@ -82,6 +84,8 @@ def calibrate(
     accuracy: float | None = None,
     head: str | None = None,
     cache: Path | None = None,
+    feedback: Feedback = "held-out",
+    root: Path | None = None,
     config: tyro.conf.OmitArgPrefixes[Stage2] = DEFAULT,
     seed: int = 1,
     out: Path = Path(),
@@ -94,12 +98,14 @@ def calibrate(
         accuracy: on unseen data, where it is known and no held-out labels are given.
         head: name of the model's classifier, where it cannot be found.
         cache: folder for the model's features, so that they are extracted once.
+        feedback: of a run: from the held-out labels of its data set, or from mixed training images and no such label.
+        root: folder with the data sets, of a run.
         config: the choices of stage II.
         seed: of weights, masks and order.
         out: folder for <name>.head.safetensors, <name>.history.json and, with test rows, <name>.report.html.
     """
     if Path(source).is_dir():
-        show_run(calibrate_run(Path(source), config, progress=True))
+        show_run(calibrate_run(Path(source), stage2=config, feedback=feedback, root=root, progress=True))
         return
     settings = Settings(config, seed, accuracy, head, cache, out)
     done = calibrate_model(source, settings) if ":" in source else calibrate_file(Path(source), settings)
@@ -121,6 +127,7 @@ def train_with(usual: Recipe) -> Callable[..., None]:
         method: str = "vanilla",
         seed: int = 1,
         limit: int | None = None,
+        settings: Annotated[tuple[str, ...], tyro.conf.arg(name="set")] = (),
         recipe: tyro.conf.OmitArgPrefixes[Recipe] = usual,
         root: Path | None = None,
         runs: Path = Path("runs"),
@@ -131,21 +138,31 @@ def train_with(usual: Recipe) -> Callable[..., None]:
         Args:
             data: cifar10, cifar100, tiny-imagenet, svhn or digits (which needs no download).
             model: resnet50, resnet110, wrn26_10, densenet121, resnet50_tiny; for small machines resnet8 to resnet56 and more.
-            method: how the network is trained.
+            method: vanilla, acls, ls, mbls, mixup, mit, fl, flsd, dfl, cpc, mmce, plp, balcal; tst, vtst and maccal, which give a
+                vanilla network a new head; or both, such as acls+maccal.
             seed: of weights, order and augmentation.
             limit: train on so many images only, the same share of every class.
+            settings: of the method, such as gamma=2; else its authors' for that data set and network.
             recipe: rates, epochs and augmentation.
             root: folder with the data sets; else $MACCAL_DATA, else the user's cache folder.
             runs: folder for the run, <data>-<model>-<method>-s<seed>.
             tensorboard: write TensorBoard's files too.
         """
         with joined() as device:
-            config = Config(data, model, method, seed, limit, recipe)
-            folder = train_run(config, runs=runs, root=root, device=device, tensorboard=tensorboard, progress=True)
+            config = Config(data, model, method, seed, limit, recipe, parsed(settings))
+            folder = make_run(config, runs=runs, root=root, device=device, tensorboard=tensorboard, progress=True)
             if my_rank()[0] == 0:
                 show_run(folder)
 
     return train
+
+
+def parsed(settings: tuple[str, ...]) -> dict[str, Any]:
+    """Words such as gamma=2 and where=all as a dict."""
+    pairs = [word.partition("=") for word in settings]
+    if wrong := [key for key, sign, _ in pairs if not sign]:
+        raise ValueError(f"--set {wrong[0]}: expected name=value, such as gamma=2")
+    return {key: float(value) if re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", value) else value for key, _, value in pairs}
 
 
 def show_run(folder: Path) -> None:

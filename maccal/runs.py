@@ -11,10 +11,8 @@ runs/<data>-<model>-<method>-s<seed>/
 """
 
 import json
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -22,21 +20,20 @@ from typing import Any, Literal
 import safetensors
 import safetensors.torch
 import torch
-from torch import Tensor, nn
 
-from maccal.calibration import calibrate
-from maccal.data import DataSet, Split, load
-from maccal.data.pixels import PIXELS, Pixels
-from maccal.files import npz, write
+from maccal.files import write
 from maccal.heads import plain
-from maccal.models import Net, build
+from maccal.methods import METHODS, Plan, Second, method, settings_of
+from maccal.methods.tst import TwoStage, build_head
+from maccal.models import build
 from maccal.parallel import everywhere, my_rank
 from maccal.predictions import Predictions, read
 from maccal.recipes import Recipe
-from maccal.report import evaluated
 from maccal.stage2 import Stage2
-from maccal.training import History, differing, fit, precise, predict
+from maccal.training import differing, precise
 
+Feedback = Literal["held-out", "mixed"]
+UNFINISHED = "the training has not ended; the same `maccal train` goes on with it"
 MEASURED = {"bins": 15, "resamples": 1000, "seed": 0}
 
 
@@ -49,7 +46,10 @@ class RunError(ValueError):
 
 @dataclass(frozen=True)
 class Config:
-    """What stage I of a run is, and with `stage2` what was done to it afterwards."""
+    """Every choice of a run: of stage I and, where the method has one, of stage II.
+
+    An empty `settings` stands for the method's own on that data set and network; so does a `stage2` of None.
+    """
 
     data: str
     model: str
@@ -57,8 +57,13 @@ class Config:
     seed: int
     limit: int | None
     recipe: Recipe
-    stage2: Stage2 | None = None
-    feedback: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    stage2: Second | None = None
+    feedback: Feedback | None = None
+
+    @property
+    def plan(self) -> Plan:
+        return method(self.method)
 
     @property
     def name(self) -> str:
@@ -67,6 +72,18 @@ class Config:
         'cifar10.10000-resnet8-vanilla-s1'
         """
         return f"{self.data}{f'.{self.limit}' if self.limit else ''}-{self.model}-{self.method}-s{self.seed}"
+
+    def settled(self, device: torch.device) -> "Config":
+        """With nothing left open; ValueError for what is not known."""
+        plan = self.plan
+        settings = settings_of(plan.first, self.data, self.model, self.settings)
+        recipe = precise(self.recipe, device)
+        if plan.second is None:
+            return replace(self, settings=settings, recipe=recipe)
+        stage2 = self.stage2 or METHODS[plan.second].second
+        return replace(
+            self, method=plan.name, settings=settings, recipe=recipe, stage2=stage2, feedback=self.feedback or "held-out"
+        )
 
     def json(self) -> str:
         versions = {package: version(package) for package in ("maccal", "torch")}
@@ -79,37 +96,28 @@ class Config:
 def read_config(folder: Path) -> Config:
     try:
         values = json.loads((folder / "config.json").read_text())
-        recipe = Recipe(**values["recipe"] | {"drops": tuple(values["recipe"]["drops"])})
-        stage2 = Stage2(**values["stage2"]) if "stage2" in values else None
-        named = {key: values.get(key) for key in ("data", "model", "method", "seed", "limit", "feedback")}
-        return Config(**named, recipe=recipe, stage2=stage2)
+        values.pop("versions", None)
+        recipe = Recipe(**tupled(values.pop("recipe")))
+        settings, stage2 = tupled(values.pop("settings", {})), values.pop("stage2", None)
+        kind = TwoStage if method(values["method"]).second in ("tst", "vtst") else Stage2
+        made = None if stage2 is None else kind(**stage2)
+        return Config(**{"limit": None, **values}, recipe=recipe, settings=settings, stage2=made)
     except FileNotFoundError:
         raise RunError(folder, "no config.json; pass a folder that `maccal train` made") from None
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(folder, f"config.json is not of a run ({error})") from error
 
 
-@dataclass(frozen=True)
-class Batches:
-    """A split as a loader: batches of what the network sees, and the labels, in order."""
-
-    split: Split
-    pixels: Pixels
-    size: int = 500
-
-    def __len__(self) -> int:
-        return -(-len(self.split) // self.size)
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for images, labels in zip(*(torch.split(part, self.size) for part in (self.split.images, self.split.labels)), strict=True):
-            yield self.pixels(images), labels
+def tupled(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no tuples."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
 
 
-def fresh(model: str, classes: int, seed: int) -> Net:
-    """A new network, drawn with the seed."""
+def fresh(config: Config, classes: int) -> Any:
+    """A new network, drawn with the seed, with what the method adds to it."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return build(model, classes)
+        torch.manual_seed(config.seed)
+        return METHODS[config.plan.first].network(build(config.model, classes), config.seed)
 
 
 def open_folder(config: Config, runs: Path) -> Path:
@@ -129,75 +137,7 @@ def open_folder(config: Config, runs: Path) -> Path:
 
 def flat(config: Config) -> dict[str, Any]:
     values = asdict(config)
-    return values | values.pop("recipe") | (values.pop("stage2") or {})
-
-
-def train_run(
-    config: Config, *, runs: Path, root: Path | None = None, device: torch.device | str = "cpu", every: float = 60.0,
-    tensorboard: bool = False, progress: bool = False,
-) -> Path:  # fmt: skip
-    """Train, or go on training, and measure; returns the folder. Nothing is done again that is already there."""
-    device = torch.device(device)
-    config = replace(config, recipe=precise(config.recipe, device))
-    if (runs / config.name / "row.json").is_file():
-        return open_folder(config, runs)
-    data = load(config.data, root, limit=config.limit)
-    if data.train is None:
-        raise ValueError(f"{config.data} has no training images here; `maccal data get {config.data}` downloads them")
-    pixels, network = PIXELS[config.data], fresh(config.model, len(data.classes), config.seed).to(device)
-    folder = open_folder(config, runs)
-    with logger(folder, tensorboard) as log:
-        fit(
-            network, data.train, config.recipe, pixels=pixels, val=data.val, seed=config.seed, checkpoint=folder / "checkpoint.pt",
-            every=every, log=log, device=device, progress=progress,
-        )  # fmt: skip
-    finish(folder, config, network, predict(network, data.test.images, pixels), data)
-    return folder
-
-
-def logger(folder: Path, tensorboard: bool) -> AbstractContextManager[Callable[[History], None]]:
-    """Writes history.jsonl whole after each epoch, and the epoch's numbers to TensorBoard if asked to."""
-
-    def lines(history: History) -> None:
-        write(folder / "history.jsonl", "".join(json.dumps(epoch) + "\n" for epoch in history))
-
-    return Board(folder, lines) if tensorboard and my_rank()[0] == 0 else nullcontext(lines)
-
-
-class Board(AbstractContextManager[Callable[[History], None]]):
-    """TensorBoard's files beside the history's."""
-
-    def __init__(self, folder: Path, lines: Callable[[History], None]) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise ValueError("--tensorboard needs the package: pip install 'maccal[tensorboard]'") from error
-        self.writer: Any = SummaryWriter(str(folder / "tensorboard"))
-        self.lines = lines
-
-    def __enter__(self) -> Callable[[History], None]:
-        return self.log
-
-    def __exit__(self, *_: object) -> None:
-        self.writer.close()
-
-    def log(self, history: History) -> None:
-        self.lines(history)
-        for name, value in history[-1].items():
-            self.writer.add_scalar(name, value, int(history[-1]["epoch"]))
-        self.writer.flush()
-
-
-def finish(folder: Path, config: Config, network: nn.Module, logits: Tensor, data: DataSet) -> None:
-    """Write the network, its predictions and, last of all, its row; then the checkpoint is no longer needed."""
-    if my_rank()[0] == 0:
-        weights = {name: value.cpu().contiguous() for name, value in network.state_dict().items()}
-        write(folder / "model.safetensors", safetensors.torch.save(weights, {"maccal": "run", "name": config.name}))
-        write(folder / "test.npz", npz(logits=logits.numpy(), labels=data.test.labels.numpy()))
-        row = evaluated(predictions_of(folder), folder / "test.npz", **MEASURED).row
-        write(folder / "row.json", json.dumps(described(folder) | dict(row), indent=1, allow_nan=False) + "\n")
-        (folder / "checkpoint.pt").unlink(missing_ok=True)
-    everywhere(None)
+    return values | values.pop("recipe") | values.pop("settings") | (values.pop("stage2") or {})
 
 
 def described(folder: Path) -> dict[str, Any]:
@@ -211,11 +151,11 @@ def described(folder: Path) -> dict[str, Any]:
 def predictions_of(folder: Path) -> Predictions:
     """What the run's network said about the test images."""
     if not (folder / "test.npz").is_file():
-        raise RunError(folder, "no test.npz: the training has not ended; the same `maccal train` goes on with it")
+        raise RunError(folder, f"no test.npz: {UNFINISHED}")
     return read(folder / "test.npz", name=folder.name)
 
 
-def load_run(folder: Path, classes: int) -> Net:
+def load_run(folder: Path, classes: int) -> Any:
     """The network of a run, in eval mode."""
     config = read_config(folder)
     try:
@@ -226,45 +166,11 @@ def load_run(folder: Path, classes: int) -> Net:
         ) from None
     except safetensors.SafetensorError as error:
         raise RunError(folder, f"model.safetensors is damaged ({error}); train again") from error
-    network = fresh(config.model, classes, config.seed)
-    layers = sorted(key for key in weights if key.startswith("head.") and key.endswith(".weight"))
-    if layers != ["head.weight"]:  # of stage II
-        network.head = plain(  # type: ignore[assignment]
-            [weights[key] for key in layers], [weights[key.replace("weight", "bias")] for key in layers]
-        )
+    network = fresh(config, classes)
+    if isinstance(config.stage2, TwoStage):
+        network.head = build_head(config.stage2, network.num_features, classes)
+    elif config.stage2 is not None and config.stage2.hidden is not None:
+        layers = sorted(key for key in weights if key.startswith("head.") and key.endswith(".weight"))
+        network.head = plain([weights[key] for key in layers], [weights[key.replace("weight", "bias")] for key in layers])
     network.load_state_dict(weights)
-    return network.to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
-
-
-Feedback = Literal["held-out", "mixed"]
-
-
-def calibrate_run(
-    folder: Path, stage2: Stage2, *, feedback: Feedback = "held-out", root: Path | None = None,
-    device: torch.device | str = "cpu", progress: bool = False,
-) -> Path:  # fmt: skip
-    """Stage II on a run: a new run beside it, `vanilla` becoming `maccal` and any other `<method>+maccal`.
-
-    Feedback is from the held-out labels of the data set, or from mixed training images and no held-out label.
-    """
-    before = read_config(folder)
-    if before.stage2 is not None:
-        raise RunError(folder, "is calibrated already; pass the run that it was made from")
-    method = "maccal" if before.method == "vanilla" else f"{before.method}+maccal"
-    config = replace(before, method=method, stage2=stage2, feedback=feedback)
-    data = load(before.data, root, limit=before.limit)
-    if data.train is None or data.val is None:
-        raise ValueError(f"{before.data} has no training images here; `maccal data get {before.data}` downloads them")
-    target, pixels = open_folder(config, folder.parent), PIXELS[before.data]
-    train, val = Batches(data.train, pixels), Batches(data.val, pixels) if feedback == "held-out" else None
-    network = load_run(folder, len(data.classes)).to(device)
-    start = time.monotonic()
-    new = calibrate(
-        network, train, val=val, head="head", config=stage2, seed=config.seed, cache=folder / "features", progress=progress
-    )
-    if my_rank()[0] == 0:
-        history: Any = new.get_submodule("head").history
-        history[-1]["seconds"] = time.monotonic() - start  # of the whole: extraction and training
-        write(target / "history.jsonl", "".join(json.dumps(epoch) + "\n" for epoch in history))
-    finish(target, config, new, predict(new, data.test.images, pixels), data)
-    return target
+    return network.to(memory_format=torch.channels_last).eval()

@@ -140,7 +140,7 @@ class Training:
         network = torch.compile(self.network) if self.recipe.compile else self.network
         self.problem = Problem(network, self.objective.loss)  # type: ignore[arg-type]
         if self.world > 1:
-            self.problem = DistributedDataParallel(self.problem, broadcast_buffers=False)
+            self.problem = DistributedDataParallel(self.problem)
         if self.batch == 0:
             self.order = torch.randperm(len(self.labels), generator=self.generator)
             self.sums.zero_()

@@ -2,13 +2,15 @@
 
 import pytest
 import torch
-from networks import cifar, normalised
 from torch import nn
 
 from maccal.calibration import calibrate
+from maccal.data import load
+from maccal.data.pixels import IMAGENET
 from maccal.features import find_head
 from maccal.models import MODELS, build, load_public
 from maccal.stage2 import Stage2
+from maccal.training import predict
 
 # name, classes, parameters, features, convolutions, BatchNorms, parameter tensors
 GOLDENS = [
@@ -67,16 +69,12 @@ def test_small_ones_run(name):
 
 
 @pytest.mark.parametrize(("depth", "error"), [(20, 0.0827), (32, 0.0737), (44, 0.0690), (56, 0.0661)])
-def test_public_weights(shared, tmp_path_factory, depth, error):
-    """On the first 1,000 test images the error is near the published one; on all of ResNet-20's it is that, exactly."""
-    folder = tmp_path_factory.getbasetemp() / "cifar"
-    images, labels = cifar(shared, folder, 10)[1]
+def test_public_weights(shared, real, depth, error):
+    """The published error of each, exactly, on all 10,000 test images."""
+    test = load("cifar10", real).test
     net = load_public(build(f"resnet{depth}", 10), next((shared / "data" / "nets").glob(f"resnet{depth}-*.th")))
-    many = len(labels) if depth == 20 else 1000
-    with torch.inference_mode():
-        top = torch.cat([net(normalised(part)).argmax(1) for part in images[:many].split(500)])
-    wrong = float((top != labels[:many]).double().mean())
-    assert wrong == pytest.approx(error, abs=1e-9 if depth == 20 else 0.025)
+    logits = predict(net.to(memory_format=torch.channels_last), test.images, IMAGENET)
+    assert int((logits.argmax(1) != test.labels).sum()) == round(10_000 * error)
 
 
 def test_unknown():

@@ -16,8 +16,9 @@ from maccal.cli import main
 from maccal.data import load
 from maccal.data.pixels import PIXELS
 from maccal.metrics import summary
+from maccal.pipeline import Batches, calibrate_run, make_run
 from maccal.recipes import RECIPES, Recipe
-from maccal.runs import Batches, Config, RunError, calibrate_run, load_run, predictions_of, read_config, train_run
+from maccal.runs import Config, RunError, load_run, predictions_of, read_config
 from maccal.stage2 import Stage2
 from maccal.training import predict
 
@@ -27,7 +28,7 @@ FILES = ["config.json", "history.jsonl", "model.safetensors", "row.json", "test.
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    return train_run(QUICK, runs=tmp_path_factory.mktemp("runs"))
+    return make_run(QUICK, runs=tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("hidden", [None, 16])
 @pytest.mark.parametrize("feedback", ["held-out", "mixed"])
 def test_calibrated_runs_come_back(run, hidden, feedback):
-    new = calibrate_run(run, Stage2(epochs=2, hidden=hidden), feedback=feedback)
+    new = calibrate_run(run, stage2=Stage2(epochs=2, hidden=hidden), feedback=feedback)
     data = load("digits")
     before, after = load_run(run, 10), load_run(new, 10)
     for (name, a), b in zip(before.body.state_dict().items(), after.body.state_dict().values(), strict=True):
@@ -112,29 +113,29 @@ def test_calibrated_runs_come_back(run, hidden, feedback):
 
 
 def test_calibration_helps_a_network_that_is_off(run):
-    new = calibrate_run(run, Stage2())
+    new = calibrate_run(run)
     before, after = (summary(logits=p.scores, labels=p.labels) for p in map(predictions_of, (run, new)))
     assert after["nll"] < before["nll"]
     assert after["ece"] < before["ece"]
 
 
 def test_a_run_that_is_there_is_not_made_again(run, monkeypatch):
-    monkeypatch.setattr("maccal.runs.fit", None)
+    monkeypatch.setattr("maccal.pipeline.fit", None)
     before = {p: p.stat().st_mtime_ns for p in run.iterdir()}
-    assert train_run(QUICK, runs=run.parent) == run
+    assert make_run(QUICK, runs=run.parent) == run
     assert {p: p.stat().st_mtime_ns for p in run.iterdir()} == before
 
 
 def test_another_run_in_the_same_folder_is_refused(run):
     other = replace(QUICK, recipe=replace(QUICK.recipe, lr=0.3))
     with pytest.raises(RunError, match=r"holds another run: lr is 0\.1 there and 0\.3 here"):
-        train_run(other, runs=run.parent)
+        make_run(other, runs=run.parent)
 
 
 def test_what_a_killed_run_left_half_written_is_swept_away(run):
     (run / "row.json").unlink()
     (run / ".model.safetensors.123.part").write_bytes(b"half")
-    train_run(QUICK, runs=run.parent)
+    make_run(QUICK, runs=run.parent)
     assert sorted(p.name for p in run.iterdir()) == FILES
 
 
@@ -157,7 +158,7 @@ def test_batches_are_a_loader():
 
 def test_tensorboard(tmp_path):
     event = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    folder = train_run(QUICK, runs=tmp_path, tensorboard=True)
+    folder = make_run(QUICK, runs=tmp_path, tensorboard=True)
     events = event.EventAccumulator(str(folder / "tensorboard")).Reload()
     history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
     shown = [(scalar.step, scalar.value) for scalar in events.Scalars("val_accuracy")]
@@ -182,7 +183,7 @@ def test_folders_that_are_no_runs(run, monkeypatch, capsys, spoil, words):
 def test_what_else_a_user_may_get_wrong(run, tmp_path, monkeypatch, capsys):
     (run / "test.npz").unlink()
     assert "no test.npz: the training has not ended" in refused(monkeypatch, capsys, "evaluate", str(run))
-    new = calibrate_run(run, Stage2(epochs=1))
+    new = calibrate_run(run, stage2=Stage2(epochs=1))
     assert "is calibrated already" in refused(monkeypatch, capsys, "calibrate", str(new))
     assert "no data set 'mnist'" in refused(monkeypatch, capsys, "train", "--data", "mnist", "--runs", str(tmp_path))
     assert "no model 'vgg'" in refused(monkeypatch, capsys, "train", "--data", "digits", "--model", "vgg", "--runs", str(tmp_path))

@@ -268,7 +268,8 @@ import torch._dynamo  # an optimiser's first step imports it, which takes longer
 from pathlib import Path
 from maccal.data import load
 from maccal.recipes import Recipe
-from maccal.runs import Config, train_run
+from maccal.pipeline import make_run
+from maccal.runs import Config
 torch.set_num_threads(1)
 load("digits")
 config = Config("digits", "resnet8", "vanilla", 1, 320, Recipe(epochs=6, batch_size=16, padding=1, flip=False))
@@ -278,7 +279,7 @@ file = folder / "killed" / config.name / "checkpoint.pt"
 def started(runs):
     child = os.fork()  # this process runs no network itself, so that its children can
     if child == 0:
-        train_run(config, runs=runs, every=0)
+        make_run(config, runs=runs, every=0)
         os._exit(0)
     return child
 
@@ -315,19 +316,20 @@ def test_killed_ten_times_it_ends_with_the_same_bits(tmp_path):
 
 def torchrun(folder: Path, *words: str) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "maccal", "train"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run([*command, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
 
 
 def test_two_processes_train_as_one(tmp_path, monkeypatch):
     """The same batches, BatchNorm over all their rows, one loss curve; the last batch of 9 rows is dealt out unevenly."""
-    from maccal.runs import Config, train_run
+    from maccal.pipeline import make_run
+    from maccal.runs import Config
 
     settings = {"epochs": 3, "batch_size": 64, "padding": 1, "precision": "fp32", "lr": 0.02}
     flags = [word for key, value in settings.items() for word in (f"--{key.replace('_', '-')}", str(value))]
     torchrun(tmp_path, "--data", "digits", "--model", "resnet8", "--limit", "585", "--runs", "two", *flags)
-    one = train_run(Config("digits", "resnet8", "vanilla", 1, 585, Recipe(**settings, flip=False)), runs=tmp_path / "one")
+    one = make_run(Config("digits", "resnet8", "vanilla", 1, 585, Recipe(**settings, flip=False)), runs=tmp_path / "one")
     two = tmp_path / "two" / one.name
     assert sorted(p.name for p in two.iterdir()) == sorted(p.name for p in one.iterdir())
     curves = [[json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()] for run in (one, two)]

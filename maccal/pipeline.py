@@ -1,0 +1,176 @@
+"""Making runs: stage I, then where the method has one stage II, then the numbers.
+
+make_run(config, runs=...)    the whole of it; what is there already is not made again
+calibrate_run(folder)         stage II on a run that is there
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from maccal.calibration import calibrate
+from maccal.data import DataSet, Split, load
+from maccal.data.pixels import PIXELS, Pixels
+from maccal.features import extract
+from maccal.files import npz, write
+from maccal.methods import METHODS
+from maccal.methods.balcal import Dual
+from maccal.methods.tst import two_stage_head
+from maccal.parallel import everywhere, my_rank
+from maccal.report import evaluated
+from maccal.runs import MEASURED, Config, RunError, described, fresh, load_run, open_folder, predictions_of, read_config
+from maccal.stage2 import Stage2
+from maccal.training import History, fit, predict
+
+
+@dataclass(frozen=True)
+class Batches:
+    """A split as a loader: batches of what the network sees, and the labels, in order."""
+
+    split: Split
+    pixels: Pixels
+    size: int = 500
+
+    def __len__(self) -> int:
+        return -(-len(self.split) // self.size)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for images, labels in zip(*(torch.split(part, self.size) for part in (self.split.images, self.split.labels)), strict=True):
+            yield self.pixels(images), labels
+
+
+def make_run(
+    config: Config, *, runs: Path, root: Path | None = None, device: torch.device | str = "cpu", every: float = 60.0,
+    tensorboard: bool = False, progress: bool = False,
+) -> Path:  # fmt: skip
+    """Train, go on training, or go on to stage II, and measure; returns the folder. What is there already is not made again."""
+    device = torch.device(device)
+    config = config.settled(device)
+    if (runs / config.name / "row.json").is_file():
+        return open_folder(config, runs)
+    first = replace(config, method=config.plan.first, stage2=None, feedback=None)
+    folder = train_run(first, runs=runs, root=root, device=device, every=every, tensorboard=tensorboard, progress=progress)
+    return folder if config.stage2 is None else calibrate_run(folder, config, root=root, device=device, progress=progress)
+
+
+def train_run(
+    config: Config, *, runs: Path, root: Path | None, device: torch.device, every: float, tensorboard: bool, progress: bool
+) -> Path:
+    """Stage I of a settled config."""
+    if (runs / config.name / "row.json").is_file():
+        return open_folder(config, runs)
+    data = load(config.data, root, limit=config.limit)
+    if data.train is None:
+        raise ValueError(f"{config.data} has no training images here; `maccal data get {config.data}` downloads them")
+    pixels, network = PIXELS[config.data], fresh(config, len(data.classes))
+    objective = METHODS[config.method].objective
+    assert objective is not None
+    folder = open_folder(config, runs)
+    with logger(folder, tensorboard) as log:
+        fit(
+            network, data.train, config.recipe, pixels=pixels, val=data.val, objective=objective(network, **config.settings),
+            seed=config.seed, checkpoint=folder / "checkpoint.pt", every=every, log=log, device=device, progress=progress,
+        )  # fmt: skip
+    finish(folder, config, network, predict(network, data.test.images, pixels), data)
+    return folder
+
+
+def logger(folder: Path, tensorboard: bool) -> AbstractContextManager[Callable[[History], None]]:
+    """Writes history.jsonl whole after each epoch, and the epoch's numbers to TensorBoard if asked to."""
+
+    def lines(history: History) -> None:
+        write(folder / "history.jsonl", "".join(json.dumps(epoch) + "\n" for epoch in history))
+
+    return Board(folder, lines) if tensorboard and my_rank()[0] == 0 else nullcontext(lines)
+
+
+class Board(AbstractContextManager[Callable[[History], None]]):
+    """TensorBoard's files beside the history's."""
+
+    def __init__(self, folder: Path, lines: Callable[[History], None]) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ValueError("--tensorboard needs the package: pip install 'maccal[tensorboard]'") from error
+        self.writer: Any = SummaryWriter(str(folder / "tensorboard"))
+        self.lines = lines
+
+    def __enter__(self) -> Callable[[History], None]:
+        return self.log
+
+    def __exit__(self, *_: object) -> None:
+        self.writer.close()
+
+    def log(self, history: History) -> None:
+        self.lines(history)
+        for name, value in history[-1].items():
+            self.writer.add_scalar(name, value, int(history[-1]["epoch"]))
+        self.writer.flush()
+
+
+def finish(folder: Path, config: Config, network: nn.Module, logits: Tensor, data: DataSet) -> None:
+    """Write the network, its predictions and, last of all, its row; then the checkpoint is no longer needed."""
+    if my_rank()[0] == 0:
+        weights = {name: value.cpu().contiguous() for name, value in network.state_dict().items()}
+        write(
+            folder / "model.safetensors", safetensors.torch.save(weights, {"maccal": config.name})
+        )  # one note: several have no order
+        write(folder / "test.npz", npz(logits=logits.numpy(), labels=data.test.labels.numpy()))
+        row = evaluated(predictions_of(folder), folder / "test.npz", **MEASURED).row
+        write(folder / "row.json", json.dumps(described(folder) | dict(row), indent=1, allow_nan=False) + "\n")
+        (folder / "checkpoint.pt").unlink(missing_ok=True)
+    everywhere(None)
+
+
+def calibrate_run(
+    folder: Path, config: Config | None = None, *, root: Path | None = None, device: torch.device | str = "cpu",
+    progress: bool = False, **changes: Any,
+) -> Path:  # fmt: skip
+    """Stage II on a run: a new run beside it, `vanilla` becoming `maccal` and any other `<method>+maccal`.
+
+    `changes` are those of the config: method, stage2, and feedback, from the held-out labels of the data set or from mixed
+    training images and no held-out label.
+    """
+    before = read_config(folder)
+    if before.stage2 is not None:
+        raise RunError(folder, "is calibrated already; pass the run that it was made from")
+    config = config or replace(before, **{"method": f"{before.method}+maccal", **changes}).settled(torch.device(device))
+    data = load(before.data, root, limit=before.limit)
+    if data.train is None or data.val is None:
+        raise ValueError(f"{before.data} has no training images here; `maccal data get {before.data}` downloads them")
+    pixels, network = PIXELS[before.data], load_run(folder, len(data.classes)).to(device)
+    train, val = Batches(data.train, pixels), Batches(data.val, pixels) if config.feedback == "held-out" else None
+    start = time.monotonic()
+    head = new_head(network, train, val, config, folder / "features", progress)
+    seconds, network.head = time.monotonic() - start, head
+    target = open_folder(config, folder.parent)
+    if my_rank()[0] == 0:
+        history: Any = head.history
+        history[-1]["seconds"] = seconds  # of the whole: extraction and training
+        write(target / "history.jsonl", "".join(json.dumps(epoch) + "\n" for epoch in history))
+    finish(target, config, network, predict(network, data.test.images, pixels), data)
+    return target
+
+
+def new_head(network: Any, train: Batches, val: Batches | None, config: Config, cache: Path, progress: bool) -> nn.Module:
+    """The head that stage II makes, with its history, where the old one was."""
+    how: dict[str, Any] = {"head": "head", "cache": cache, "progress": progress}
+    if isinstance(network, Dual):
+        network.share.fill_(1)  # the new head speaks alone
+    if isinstance(config.stage2, Stage2):
+        new = calibrate(network, train, val=val, config=config.stage2, seed=config.seed, **how)
+        return new.get_submodule("head")
+    assert config.stage2 is not None
+    held_out = None if val is None else extract(network, val, **how)
+    old: nn.Linear = network.head
+    rows, classes = extract(network, train, **how), old.out_features
+    head = two_stage_head(*rows, val=held_out, classes=classes, config=config.stage2, seed=config.seed, progress=progress)
+    return head.to(old.weight.device)
