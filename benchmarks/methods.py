@@ -1,0 +1,134 @@
+"""What a method costs: a training step against vanilla's, and a second stage against the epochs it would cost the paper's way.
+
+    python benchmarks/methods.py SHARED build/networks      # about eight minutes on two cores; writes results/methods.json and .md
+
+Steps of all methods alternate in rounds on the same network, images and cores; the ratio is the median over rounds of the ratio
+within a round. PLP is the mean over its cuts, since it gets cheaper from cut to cut. A second stage (features of 45,000 images,
+then 40 epochs) is in units of 40 vanilla epochs, beside (method - vanilla) / 40 epochs of the paper's Table 4.
+"""
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from networks import cifar
+
+from maccal.calibration import calibrate_head
+from maccal.data.pixels import CIFAR
+from maccal.data.split import Split
+from maccal.features import extract
+from maccal.files import write
+from maccal.methods import METHODS, settings_of
+from maccal.methods.tst import TwoStage, two_stage_head
+from maccal.models import build
+from maccal.pipeline import Batches
+from maccal.recipes import Recipe
+from maccal.stage2 import Stage2
+from maccal.training import Objective, Training
+
+RESULTS = Path(__file__).parents[1] / "results"
+MODEL, STEPS, ROUNDS, BATCH = "resnet20", 6, 9, 128
+TABLE4 = {  # seconds of whole training, CIFAR-10 then CIFAR-100: ResNet-50, ResNet-110, WRN-26-10, DenseNet-121
+    "vanilla": (13691, 22940, 20754, 16318, 13726, 22962, 20619, 16702),
+    "mit": (25172, 42819, 39012, 30354, 24358, 42711, 38402, 30297),
+    "tst": (14959, 24312, 22633, 17843, 15190, 24047, 22309, 18157),
+    "vtst": (14361, 24001, 21697, 17104, 14418, 24027, 21602, 17521),
+    "balcal": (15334, 24613, 22302, 17795, 15746, 25265, 22955, 18216),
+    "maccal": (14358, 24003, 21678, 17102, 14417, 24024, 21554, 17572),
+}
+
+
+def paper(name: str) -> list[float] | None:
+    """Least and most of Table 4 relative to vanilla; of a second stage, the extra cost of an epoch."""
+    if name not in TABLE4:
+        return None
+    ratios = [a / b for a, b in zip(TABLE4[name], TABLE4["vanilla"], strict=True)]
+    return [(r - 1) * 350 / 40 if METHODS[name].second else r for r in (min(ratios), max(ratios))]
+
+
+def steps(name: str, train: Split, epoch: int = 0) -> Iterator[None]:
+    """Training steps of a method, as if in that epoch of 350."""
+    torch.manual_seed(1)
+    network = METHODS[name].network(build(MODEL, 10), 1)
+    objective = METHODS[name].objective
+    assert objective is not None
+    made: Objective = objective(network, **settings_of(name, "cifar10", MODEL))
+    training = Training(network, train, Recipe(), CIFAR, made, 1, torch.device("cpu"))
+    training.epoch = epoch
+    while True:
+        training.begin()
+        while training.batch < len(training.batches) - 1:
+            training.step()
+            yield
+        training.batch = 0
+        made.end(network, epoch, 350)
+
+
+def seconds(work: Iterator[None]) -> float:
+    start = time.perf_counter()
+    for _ in range(STEPS):
+        next(work)
+    return (time.perf_counter() - start) / STEPS
+
+
+def first_stages(train: Split) -> tuple[list[dict], float]:
+    names = [name for name, row in METHODS.items() if row.objective]
+    epochs = {name: [0] for name in names} | {"plp": [25, 75, 125, 175, 225, 275, 325]}  # one in the middle of each of its cuts
+    work = {(name, epoch): steps(name, train, epoch) for name in names for epoch in epochs[name]}
+    for contestant in work.values():
+        seconds(contestant)  # warm-up
+    rounds = [{key: seconds(contestant) for key, contestant in work.items()} for _ in range(ROUNDS)]
+    rows = []
+    for name in names:
+        ratios = [statistics.mean(r[name, e] for e in epochs[name]) / r["vanilla", 0] for r in rounds]
+        spread = [round(f(ratios), 3) for f in (statistics.median, min, max)]
+        rows.append({"method": name, "ratio": spread[0], "least": spread[1], "most": spread[2], "paper": paper(name)})
+    return rows, statistics.median(r["vanilla", 0] for r in rounds)
+
+
+def second_stages(images: torch.Tensor, labels: torch.Tensor, step: float) -> list[dict]:
+    torch.manual_seed(1)
+    network, whole, rows = build(MODEL, 10).to(memory_format=torch.channels_last), step * 45_000 / BATCH * 40, []
+    start = time.perf_counter()
+    train = extract(network, Batches(Split(images[:45_000], labels[:45_000]), CIFAR))
+    once = time.perf_counter() - start
+    val = extract(network, Batches(Split(images[45_000:], labels[45_000:]), CIFAR))
+    jobs = {"tst": TwoStage(), "vtst": TwoStage(variational=True), "maccal": Stage2()}
+    for name, config in jobs.items():
+        start = time.perf_counter()
+        make = calibrate_head if isinstance(config, Stage2) else two_stage_head
+        make(*train, val=val, config=config)
+        spent = time.perf_counter() - start
+        rows.append({"method": name, "extract": once, "head": spent, "ratio": (once + spent) / whole, "paper": paper(name)})
+    return rows
+
+
+def table(first: list[dict], second: list[dict]) -> str:
+    lines = [__doc__.split("\n\n")[0], "", f"{MODEL}, batches of {BATCH}, {ROUNDS} rounds of {STEPS} steps.", ""]
+    lines += ["| a step of | vanilla steps | least to most | paper's Table 4 |", "|---|---:|---:|---:|"]
+    for row in first:
+        theirs = f"{row['paper'][0]:.2f} to {row['paper'][1]:.2f}" if row["paper"] and row["method"] != "vanilla" else ""
+        lines.append(f"| {row['method']} | {row['ratio']:.2f} | {row['least']:.2f} to {row['most']:.2f} | {theirs} |")
+    lines += ["", "| second stage | features, s | head, s | of 40 vanilla epochs | paper's Table 4 |", "|---|---:|---:|---:|---:|"]
+    for row in second:
+        theirs = f"{row['paper'][0]:.2f} to {row['paper'][1]:.2f}"
+        lines.append(f"| {row['method']} | {row['extract']:.1f} | {row['head']:.1f} | {row['ratio']:.3f} | {theirs} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    images, labels = cifar(Path(sys.argv[1]), Path(sys.argv[2]), 10)[0]
+    first, step = first_stages(Split(images[:4_000], labels[:4_000]))
+    second = second_stages(images, labels, step)
+    about = {"model": MODEL, "threads": torch.get_num_threads(), "torch": torch.__version__, "seconds a vanilla step": step}
+    write(RESULTS / "methods.json", json.dumps({**about, "steps": first, "second stages": second}, indent=1) + "\n")
+    write(RESULTS / "methods.md", table(first, second))
+    print(table(first, second))
+
+
+if __name__ == "__main__":
+    main()
