@@ -19,6 +19,7 @@ from maccal.demo import run_demo
 from maccal.demo import table as compact
 from maccal.files import write
 from maccal.jobs import Settings, calibrate_file, calibrate_model
+from maccal.memory import keep_memory
 from maccal.metrics import METRICS, Difference
 from maccal.metrics.summaries import show, span
 from maccal.parallel import joined, my_rank
@@ -148,6 +149,7 @@ def train_with(usual: Recipe) -> Callable[..., None]:
             runs: folder for the run, <data>-<model>-<method>-s<seed>.
             tensorboard: write TensorBoard's files too.
         """
+        keep_memory()
         with joined() as device:
             config = Config(data, model, method, seed, limit, recipe, parsed(settings))
             folder = make_run(config, runs=runs, root=root, device=device, tensorboard=tensorboard, progress=True)
