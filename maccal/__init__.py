@@ -12,33 +12,41 @@ from maccal.calibration import calibrate, calibrate_head, calibrate_heads
 from maccal.data import DATASETS, load
 from maccal.features import Features, extract, find_head
 from maccal.heads import load_head, save_head
+from maccal.methods import METHODS, method
 from maccal.metrics import Bins, Stream, Summary, bootstrap, compare, softmax, summary, top_label
-from maccal.models import MODELS
+from maccal.models import MODELS, build
 from maccal.plots import reliability
 from maccal.posthoc import TemperatureScaling
 from maccal.predictions import Predictions, read
+from maccal.recipes import Recipe
 from maccal.stage2 import Stage2
+from maccal.training import fit
 
 __all__ = [
     "DATASETS",
+    "METHODS",
     "MODELS",
     "Bins",
     "Features",
     "MaCCalClassifier",
     "Predictions",
+    "Recipe",
     "Stage2",
     "Stream",
     "Summary",
     "TemperatureScaling",
     "bootstrap",
+    "build",
     "calibrate",
     "calibrate_head",
     "calibrate_heads",
     "compare",
     "extract",
     "find_head",
+    "fit",
     "load",
     "load_head",
+    "method",
     "read",
     "reliability",
     "save_head",

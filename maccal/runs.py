@@ -67,11 +67,27 @@ class Config:
 
     @property
     def name(self) -> str:
-        """
+        """Of the folder: what is not as the method has it by itself stands behind its name.
+
         >>> Config("cifar10", "resnet8", "vanilla", 1, 10_000, Recipe()).name
         'cifar10.10000-resnet8-vanilla-s1'
+        >>> Config("cifar10", "resnet8", "mixup+maccal", 2, None, Recipe(), {"alpha": 0.5}, Stage2(gamma=0.9)).name
+        'cifar10-resnet8-mixup,alpha=0.5+maccal,gamma=0.9-s2'
         """
-        return f"{self.data}{f'.{self.limit}' if self.limit else ''}-{self.model}-{self.method}-s{self.seed}"
+        data = f"{self.data}.{self.limit}" if self.limit else self.data
+        return f"{data}-{self.model}-{self.described_method}-s{self.seed}"
+
+    @property
+    def described_method(self) -> str:
+        plan, own = self.plan, settings_of(self.plan.first, self.data, self.model)
+        first = ",".join([plan.first, *(worded(key, value) for key, value in self.settings.items() if value != own[key])])
+        if plan.second is None:
+            return first
+        usual = asdict(METHODS[plan.second].second) if self.stage2 else {}  # type: ignore[arg-type]
+        changes = asdict(self.stage2) if self.stage2 else {}
+        second = [plan.second, *(worded(key, value) for key, value in changes.items() if value != usual[key])]
+        parts = ",".join(second + ([self.feedback] if self.feedback not in (None, "held-out") else []))
+        return parts if first == "vanilla" else f"{first}+{parts}"
 
     def settled(self, device: torch.device) -> "Config":
         """With nothing left open; ValueError for what is not known."""
@@ -91,6 +107,15 @@ class Config:
             json.dumps({key: value for key, value in asdict(self).items() if value is not None} | {"versions": versions}, indent=1)
             + "\n"
         )
+
+
+def worded(key: str, value: Any) -> str:
+    """
+    >>> worded("gamma", 2.0), worded("gammas", (5.0, 3.0)), worded("form", "as coded")
+    ('gamma=2', 'gammas=5;3', 'form=as_coded')
+    """
+    values = value if isinstance(value, tuple) else (value,)
+    return f"{key}={';'.join(f'{v:g}' if isinstance(v, float) else str(v).replace(' ', '_') for v in values)}"
 
 
 def read_config(folder: Path) -> Config:

@@ -11,6 +11,7 @@ PACKAGE = Path(maccal.__file__).parent
 # From probabilities to the report; within metrics, from the door to the summary.
 PATH = [
     "maccal.files",
+    "maccal.paper",
     "maccal.memory",
     "maccal.parallel",
     "maccal.metrics._kernels",

@@ -82,7 +82,7 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     assert read_config(run).recipe.epochs == 3
     assert not read_config(run).recipe.flip  # the data set's own recipe
     cli(monkeypatch, "calibrate", f"runs/{run.name}", "--epochs", "5")
-    new = run.with_name("digits.400-resnet8-maccal-s2")
+    new = run.with_name("digits.400-resnet8-maccal,epochs=5-s2")
     assert sorted(p.name for p in new.iterdir()) == FILES
     assert read_config(new).stage2 == Stage2(epochs=5)
     assert json.loads((new / "row.json").read_text())["trained"]["seconds"] > 0
