@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,21 +12,23 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from maccal.bench_verb import bench
 from maccal.calibration import DEFAULT
 from maccal.data_verbs import data as data_sets
 from maccal.demo import run_demo
 from maccal.demo import table as compact
+from maccal.evaluation import extend_row, ood_run, shift_run
 from maccal.files import write
 from maccal.jobs import Settings, calibrate_file, calibrate_model
 from maccal.memory import keep_memory
-from maccal.metrics import METRICS, Difference
+from maccal.metrics import METRICS, Difference, Summary
 from maccal.metrics.summaries import show, span
 from maccal.parallel import joined, my_rank
 from maccal.pipeline import calibrate_run, make_run
 from maccal.predictions import Kind, read
 from maccal.recipes import RECIPES, Recipe
 from maccal.report import Evaluated, change, evaluated, evaluation_page, paired
-from maccal.runs import MEASURED, Config, Feedback, described, predictions_of
+from maccal.runs import MEASURED, Config, Feedback, predictions_of, whole_row
 from maccal.stage2 import Stage2
 
 ABOUT = "Make a neural network's confidence trustworthy: measure it, calibrate it, report it."
@@ -42,6 +43,11 @@ def evaluate(
     resamples: int = 1000,
     seed: int = 0,
     out: Path | None = None,
+    ood: tuple[str, ...] = (),
+    shift: bool = False,
+    published: bool = False,
+    limit: int | None = None,
+    root: Path | None = None,
 ) -> None:
     """Measure the confidence of predictions in a file (.npz, .npy, .csv, .parquet) or of a run, and write a report.
 
@@ -54,7 +60,14 @@ def evaluate(
         resamples: draws behind the intervals and null bands.
         seed: of those draws.
         out: folder for <name>.report.html and <name>.row.json; else this one, or the run's own.
+        ood: of a run: data sets that it should not be sure about, such as svhn cifar100.
+        shift: of a run: measure it on its test images under 15 corruptions at 5 severities too.
+        published: take the corrupted images from the publishers' CIFAR-C files instead of making them.
+        limit: measure ood and shift on so many images a set.
+        root: folder with the data sets, for ood and shift.
     """
+    if (ood or shift) and (not file.is_dir() or out is not None):
+        raise ValueError("--ood and --shift need the network: pass the folder of a run, and no --out")
     settings = {"bins": bins, "resamples": resamples, "seed": seed}
     paths = [file] if compare_with is None else [file, compare_with]
     predictions = [predictions_of(path) if path.is_dir() else read(path, labels=labels, kind=kind) for path in paths]
@@ -62,14 +75,23 @@ def evaluate(
     models = [evaluated(p, path, **settings) for p, path in zip(predictions, paths, strict=True)]
     page = write(placed(file, "report.html", out), evaluation_page(models, differences))
     for model, path in zip(models, paths, strict=True):
-        about = described(path) if path.is_dir() else {}
-        write(placed(path, "row.json", out), json.dumps(about | dict(model.row), indent=1, allow_nan=False) + "\n")
+        row = whole_row(path, model.row) if path.is_dir() else model.row
+        write(placed(path, "row.json", out), json.dumps(row, indent=1, allow_nan=False) + "\n")
+    parts: dict[str, Any] = {}
+    if ood:
+        parts["ood"] = ood_run(file, ood, root, limit=limit, resamples=resamples, seed=seed)
+    if shift:
+        parts["shift"] = shift_run(file, root, published=published, limit=limit, progress=True)
+    if parts:
+        extend_row(file, **parts)
 
     console = Console()
     for model in models:
         console.print(Text(model.name, style="bold"), table(model), Text(model.numbers["verdict"]), "")
     if differences:
         console.print(Text(f"{models[1].name} minus {models[0].name}"), difference_table(differences), "")
+    for name, part in parts.items():
+        console.print(*(ood_tables(part) if name == "ood" else shift_tables(part)), "")
     console.print(Text(f"report: {page}"))
 
 
@@ -143,7 +165,7 @@ def train_with(usual: Recipe) -> Callable[..., None]:
                 vanilla network a new head; or both, such as acls+maccal.
             seed: of weights, order and augmentation.
             limit: train on so many images only, the same share of every class.
-            settings: of the method, such as gamma=2; else its authors' for that data set and network.
+            settings: of the method, such as gamma=2 or gammas=5,3,3; else its authors' for that data set and network.
             recipe: rates, epochs and augmentation.
             root: folder with the data sets; else $MACCAL_DATA, else the user's cache folder.
             runs: folder for the run, <data>-<model>-<method>-s<seed>.
@@ -164,7 +186,20 @@ def parsed(settings: tuple[str, ...]) -> dict[str, Any]:
     pairs = [word.partition("=") for word in settings]
     if wrong := [key for key, sign, _ in pairs if not sign]:
         raise ValueError(f"--set {wrong[0]}: expected name=value, such as gamma=2")
-    return {key: float(value) if re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", value) else value for key, _, value in pairs}
+    return {key: worth(value) for key, _, value in pairs}
+
+
+def worth(word: str) -> Any:
+    """A number, several separated by commas, or the word itself.
+
+    >>> worth("2"), worth("5,3,3"), worth("all")
+    (2.0, (5.0, 3.0, 3.0), 'all')
+    """
+    try:
+        numbers = tuple(float(part) for part in word.split(","))
+    except ValueError:
+        return word
+    return numbers if len(numbers) > 1 else numbers[0]
 
 
 def show_run(folder: Path) -> None:
@@ -195,6 +230,22 @@ def table(model: Evaluated) -> Table:
     return result
 
 
+def ood_tables(sets: dict[str, dict[str, float]]) -> list[Table]:
+    result = Table("out of distribution", "AUROC", "95 % interval", "FPR95", "95 % interval", box=None)
+    for name, numbers in sets.items():
+        cells = [(show(numbers[key], True), span(Summary(numbers), key, True)) for key in ("auroc", "fpr95")]
+        result.add_row(Text(name), *(cell for pair in cells for cell in pair))
+    return [result]
+
+
+def shift_tables(part: dict[str, Any]) -> list[Table]:
+    result = Table("severity", "accuracy", "mean ECE", "pooled ECE", box=None)
+    for place, severity in enumerate(part["severities"]):
+        numbers = part["accuracy"][:, place].mean(), part["ece_mean"][place], part["ece_pooled"][place]
+        result.add_row(str(severity), *(show(float(number), True) for number in numbers))
+    return [result]
+
+
 def difference_table(differences: dict[str, Difference]) -> Table:
     result = Table("", "difference", "95 % interval", "", box=None)
     for key, d in differences.items():
@@ -212,8 +263,8 @@ def usual_recipe() -> Recipe:
 
 def main() -> None:
     try:
-        verbs: dict[str, Callable[..., Any]] = {"calibrate": calibrate, "evaluate": evaluate, "demo": demo, "data": data_sets}
-        verbs = {"train": train_with(usual_recipe()), **verbs}
+        verbs: dict[str, Callable[..., Any]] = {"calibrate": calibrate, "evaluate": evaluate, "bench": bench, "demo": demo}
+        verbs = {"train": train_with(usual_recipe()), **verbs, "data": data_sets}
         tyro.extras.subcommand_cli_from_dict(verbs, prog="maccal", description=ABOUT)
     except (ValueError, OSError) as error:
         Console(stderr=True).print(Text(f"maccal: {error}", style="red"))

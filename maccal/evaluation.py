@@ -34,7 +34,7 @@ from maccal.metrics import Bins, auroc, energy, fpr95, max_logit, max_softmax, n
 from maccal.metrics.inputs import Array, check_logits
 from maccal.metrics.resampling import centred
 from maccal.parallel import my_rank
-from maccal.runs import UNFINISHED, RunError, load_run, predictions_of, read_config
+from maccal.runs import PARTS, UNFINISHED, RunError, load_run, predictions_of, read_config
 from maccal.training import predict
 
 Cells = Iterator[tuple[str, int, Split]]
@@ -46,7 +46,6 @@ SCORES: Mapping[str, Callable[[Tensor], Tensor]] = {
     "max_logit_": max_logit,
     "energy_": energy,
 }
-PARTS = ("ood", "shift")  # of a row, beside its in-distribution numbers
 
 
 def ood(inside: Array, outside: Mapping[str, Array], *, resamples: int = 1000, seed: int = 0) -> dict[str, dict[str, float]]:

@@ -26,7 +26,7 @@ from maccal.methods.balcal import Dual
 from maccal.methods.tst import two_stage_head
 from maccal.parallel import everywhere, my_rank
 from maccal.report import evaluated
-from maccal.runs import MEASURED, Config, RunError, described, fresh, load_run, open_folder, predictions_of, read_config
+from maccal.runs import MEASURED, Config, RunError, fresh, load_run, open_folder, predictions_of, read_config, whole_row
 from maccal.stage2 import Stage2
 from maccal.training import History, fit, predict
 
@@ -125,7 +125,7 @@ def finish(folder: Path, config: Config, network: nn.Module, logits: Tensor, dat
         )  # one note: several have no order
         write(folder / "test.npz", npz(logits=logits.numpy(), labels=data.test.labels.numpy()))
         row = evaluated(predictions_of(folder), folder / "test.npz", **MEASURED).row
-        write(folder / "row.json", json.dumps(described(folder) | dict(row), indent=1, allow_nan=False) + "\n")
+        write(folder / "row.json", json.dumps(whole_row(folder, row), indent=1, allow_nan=False) + "\n")
         (folder / "checkpoint.pt").unlink(missing_ok=True)
     everywhere(None)
 

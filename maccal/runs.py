@@ -32,8 +32,9 @@ from maccal.recipes import Recipe
 from maccal.stage2 import Stage2
 from maccal.training import differing, precise
 
-Feedback = Literal["held-out", "mixed"]
+Feedback = Literal["held-out", "mixed", "training"]
 UNFINISHED = "the training has not ended; the same `maccal train` goes on with it"
+PARTS = ("ood", "shift")  # of a row: measured on other images than the test images
 MEASURED = {"bins": 15, "resamples": 1000, "seed": 0}
 
 
@@ -166,11 +167,26 @@ def flat(config: Config) -> dict[str, Any]:
 
 
 def described(folder: Path) -> dict[str, Any]:
-    """What a row says of its run beside the numbers: the choices, how long it trained, and how sure and right it became."""
+    """What a row says of its run beside the numbers: the choices, how long it trained, how sure and right it became, its diagram.
+
+    `diagram` has count, mean confidence and accuracy of each of 15 bins that is not empty; `keep` the path of stage II's.
+    """
     config = read_config(folder)
     history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
-    about = {key: getattr(config, key) for key in ("data", "model", "method", "seed", "limit", "feedback")}
-    return {"run": about} | {"trained": {"epochs": len(history), **history[-1]}}
+    about = {key: getattr(config, key) for key in ("data", "model", "method", "seed", "limit", "feedback", "settings")}
+    stage2 = None if config.stage2 is None else asdict(config.stage2)
+    paths = {"keep": [round(epoch["keep"], 6) for epoch in history]} if "keep" in history[0] else {}
+    count, correct, high, low = predictions_of(folder).bins(MEASURED["bins"]).sums
+    rows = [(int(n), (h + l) / n, c / n) for n, c, h, l in zip(count, correct, high, low, strict=True) if n]
+    diagram = [[n, round(float(confidence), 6), round(float(accuracy), 6)] for n, confidence, accuracy in rows]
+    return {"run": {**about, "stage2": stage2}, "trained": {"epochs": len(history), **history[-1]}, "diagram": diagram, **paths}
+
+
+def whole_row(folder: Path, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """The run's row with these numbers; what was measured beyond its test images stays."""
+    file = folder / "row.json"
+    before = json.loads(file.read_text()) if file.is_file() else {}
+    return described(folder) | dict(numbers) | {part: before[part] for part in PARTS if part in before}
 
 
 def predictions_of(folder: Path) -> Predictions:

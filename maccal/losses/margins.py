@@ -11,7 +11,7 @@ def mbls(logits: Tensor, labels: Tensor, margin: float = 10.0, alpha: float = 0.
 
         -log p_y + alpha (1 / K) sum_k relu(max_j s_j - s_k - margin)
 
-    The gradient flows through the maximum too. The authors take margin 10 for Tiny-ImageNet and 6 for CIFAR. alpha = 0 is
+    The gradient flows through the maximum too. The authors take margin 10 for Tiny-ImageNet, others 6 for CIFAR. alpha = 0 is
     cross-entropy, and so is any margin that no distance exceeds.
 
     >>> logits, labels = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0]]), torch.tensor([0, 2])

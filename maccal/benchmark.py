@@ -1,0 +1,197 @@
+"""The paper's tables and figures as grids of runs: what each needs, what is there, and what the rest will cost.
+
+    jobs("table1", "cpu", seeds=(1, 2, 3))    the runs of a table or figure; "all" is all of them, each once
+    plan(jobs, runs)                          which are done, failed or missing, and the seconds the missing ones will take
+    collect(jobs, runs)                       the rows of those that are done
+
+A run is a folder (runs.py), and runs are shared: stage I of vanilla serves TST, V-TST, MaC-Cal, the ablation and the sensitivity
+figures. `paper` is the paper's protocol to the letter; `cpu` is the same grid on subsets with a small network, trained without
+augmentation until vanilla knows its images by heart, as the paper's networks do.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+import torch
+
+from maccal.methods import COMBINATIONS, METHODS
+from maccal.recipes import RECIPES, Recipe
+from maccal.runs import Config
+from maccal.stage2 import ABLATION, Stage2
+
+State = Literal["done", "failed", "missing"]
+Extra = Literal["ood", "shift"]
+SENSITIVITY = ("vanilla", "plp", "tst", "vtst", "balcal", "maccal")  # of Table 2
+ALPHAS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+GAMMAS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.99)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the grid is: the data sets and their networks, and how stage I trains."""
+
+    networks: Mapping[str, tuple[str, ...]]
+    limits: Mapping[str, int | None]
+    recipe: Callable[[str], Recipe]
+    shifted: int | None = None  # test images that are corrupted; None is all
+
+    @property
+    def main(self) -> str:
+        """The network of the figures on CIFAR-10."""
+        return self.networks["cifar10"][0]
+
+    @property
+    def last(self) -> str:
+        """The network of the ablation and of the gamma figure."""
+        return self.networks["cifar100"][-1]
+
+
+FOUR = ("resnet50", "resnet110", "wrn26_10", "densenet121")
+QUICK = Recipe(epochs=24, schedule="cosine", padding=0, flip=False)
+SCALES: Mapping[str, Scale] = {
+    "paper": Scale({"cifar10": FOUR, "cifar100": FOUR, "tiny-imagenet": ("resnet50_tiny",)}, {}, RECIPES.__getitem__),
+    "cpu": Scale(
+        {"cifar10": ("resnet8",), "cifar100": ("resnet8",)}, {"cifar10": 10_000, "cifar100": 20_000}, lambda _: QUICK, 2_000
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run and what is measured of it beyond its own test images."""
+
+    config: Config
+    extras: frozenset[Extra] = field(default_factory=frozenset)
+
+    @property
+    def first(self) -> Config:
+        """Stage I of the run: the run itself, if it has no stage II."""
+        return replace(self.config, method=self.config.plan.first, stage2=None, feedback=None)
+
+    def state(self, runs: Path) -> State:
+        folder = runs / self.config.name
+        if (folder / "row.json").is_file() and self.extras <= json.loads((folder / "row.json").read_text()).keys():
+            return "done"
+        return "failed" if (folder / "error.json").is_file() else "missing"
+
+
+class Grid:
+    """Makes the jobs of a scale and a seed."""
+
+    def __init__(self, scale: Scale, seed: int, device: torch.device) -> None:
+        self.scale, self.seed, self.device = scale, seed, device
+
+    def job(self, data: str, model: str, method: str, *extras: Extra, **changes: Any) -> Job:
+        config = Config(data, model, method, self.seed, self.scale.limits.get(data), self.scale.recipe(data), **changes)
+        return Job(config.settled(self.device), frozenset(extras))
+
+    def everywhere(self, methods: Sequence[str], *extras: Extra, sets: Sequence[str] | None = None) -> list[Job]:
+        chosen = {data: self.scale.networks[data] for data in sets or self.scale.networks}
+        return [self.job(data, model, name, *extras) for data, models in chosen.items() for model in models for name in methods]
+
+
+CIFARS = ("cifar10", "cifar100")
+
+
+def ablation(grid: Grid) -> list[Job]:
+    jobs = [grid.job(data, grid.scale.last, "vanilla") for data in CIFARS]
+    rows = [(data, row) for data in CIFARS for row in ABLATION]
+    return jobs + [grid.job(data, grid.scale.last, "maccal", stage2=Stage2.ablation(row)) for data, row in rows]
+
+
+def mixup(grid: Grid) -> list[Job]:
+    names = [(alpha, name) for alpha in ALPHAS for name in ("mixup", "mit", "mixup+maccal")]
+    return [grid.job("cifar10", grid.scale.main, name, settings={"alpha": alpha}) for alpha, name in names]
+
+
+def gamma(grid: Grid) -> list[Job]:
+    """Feedback from the training rows, without held-out labels: there alone gamma matters."""
+    heads = [Stage2(statistics="deployed", gamma=value) for value in GAMMAS]
+    return [grid.job("cifar100", grid.scale.last, "maccal", stage2=head, feedback="training") for head in heads]
+
+
+GRIDS: Mapping[str, Callable[[Grid], list[Job]]] = {
+    "table1": lambda grid: grid.everywhere(list(METHODS)),  # and the average-metrics figure
+    "ood": lambda grid: grid.everywhere(SENSITIVITY, "ood", sets=CIFARS),
+    "combine": lambda grid: grid.everywhere([name.removesuffix("+maccal") for name in COMBINATIONS] + list(COMBINATIONS)),
+    "cost": lambda grid: grid.everywhere(["vanilla", "mit", "tst", "vtst", "balcal", "maccal"]),
+    "ablation": ablation,
+    "shift": lambda grid: grid.everywhere(list(METHODS), "shift", sets=CIFARS),
+    "mixup": mixup,
+    "gamma": gamma,
+    "sparsity": lambda grid: grid.everywhere(["maccal"]),
+    "motivation": lambda grid: [grid.job("cifar10", grid.scale.main, name) for name in ("vanilla", "maccal")],
+}
+
+
+def jobs(name: str, scale: str, seeds: Sequence[int], device: torch.device | str = "cpu") -> list[Job]:
+    """The runs of a table or figure, stage I before what builds on it, each once."""
+    if name != "all" and name not in GRIDS:
+        raise ValueError(f"no grid {name!r}; the grids are {', '.join(GRIDS)} and all")
+    if scale not in SCALES:
+        raise ValueError(f"no scale {scale!r}; the scales are {', '.join(SCALES)}")
+    grids = [Grid(SCALES[scale], seed, torch.device(device)) for seed in seeds]
+    wanted = [job for grid in grids for key in (GRIDS if name == "all" else [name]) for job in GRIDS[key](grid)]
+    merged: dict[str, Job] = {}
+    for job in [Job(job.first) for job in wanted] + wanted:
+        before = merged.get(job.config.name, job)
+        merged[job.config.name] = Job(job.config, before.extras | job.extras)
+    return list(merged.values())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What there is and what is not; `seconds` is None where no like run has been timed yet."""
+
+    states: Mapping[str, State]
+    seconds: float | None
+
+    def count(self, state: State) -> int:
+        return list(self.states.values()).count(state)
+
+
+def plan(wanted: Sequence[Job], runs: Path) -> Plan:
+    """Which runs are there, and what the others will take, judged by those that are."""
+    states = {job.config.name: job.state(runs) for job in wanted}
+    known = speeds(wanted, runs)
+    missing = [
+        known.get(kind(job.config), known.get((*kind(job.config)[:2], ""))) for job in wanted if states[job.config.name] != "done"
+    ]
+    return Plan(states, None if any(cost is None for cost in missing) else sum(cost for cost in missing if cost is not None))
+
+
+def kind(config: Config) -> tuple[str, str, str]:
+    """What a run's time depends on."""
+    return config.data, config.model, config.plan.second or config.plan.first
+
+
+def speeds(wanted: Sequence[Job], runs: Path) -> dict[tuple[str, str, str], float]:
+    """Seconds of a run by data set, network and method, and with "" for the method of any stage I."""
+    times: dict[tuple[str, str, str], list[float]] = {}
+    for job, row in zip(wanted, rows_of(wanted, runs), strict=True):
+        if row is not None:
+            names = [kind(job.config)] + ([] if job.config.stage2 else [(job.config.data, job.config.model, "")])
+            for name in names:
+                times.setdefault(name, []).append(row["trained"]["seconds"])
+    return {name: median(values) for name, values in times.items()}
+
+
+def rows_of(wanted: Sequence[Job], runs: Path) -> list[dict[str, Any] | None]:
+    files = [runs / job.config.name / "row.json" for job in wanted]
+    return [json.loads(file.read_text()) if file.is_file() else None for file in files]
+
+
+def collect(wanted: Sequence[Job], runs: Path) -> list[dict[str, Any]]:
+    """The rows of the runs that are done, by name; a failed run is a row with its error."""
+    found = []
+    for job, row in zip(wanted, rows_of(wanted, runs), strict=True):
+        error = runs / job.config.name / "error.json"
+        if row is not None:
+            found.append(row)
+        elif error.is_file():
+            found.append({"name": job.config.name, "error": json.loads(error.read_text())["error"]})
+    return sorted(found, key=lambda row: row["name"])
