@@ -176,9 +176,9 @@ def described(folder: Path) -> dict[str, Any]:
     about = {key: getattr(config, key) for key in ("data", "model", "method", "seed", "limit", "feedback", "settings")}
     stage2 = None if config.stage2 is None else asdict(config.stage2)
     paths = {"keep": [round(epoch["keep"], 6) for epoch in history]} if "keep" in history[0] else {}
-    count, correct, high, low = predictions_of(folder).bins(MEASURED["bins"]).sums
-    rows = [(int(n), (h + l) / n, c / n) for n, c, h, l in zip(count, correct, high, low, strict=True) if n]
-    diagram = [[n, round(float(confidence), 6), round(float(accuracy), 6)] for n, confidence, accuracy in rows]
+    bins = predictions_of(folder).bins(MEASURED["bins"])
+    sums = zip(bins.count, bins.confidence, bins.correct, strict=True)
+    diagram = [[int(n), round(float(sure / n), 6), round(float(right / n), 6)] for n, sure, right in sums if n]
     return {"run": {**about, "stage2": stage2}, "trained": {"epochs": len(history), **history[-1]}, "diagram": diagram, **paths}
 
 
