@@ -23,7 +23,7 @@ from maccal.features import extract
 from maccal.files import npz, write
 from maccal.methods import METHODS
 from maccal.methods.balcal import Dual
-from maccal.methods.tst import two_stage_head
+from maccal.methods.tst import two_stage_head, two_stage_live
 from maccal.parallel import everywhere, my_rank
 from maccal.report import evaluated
 from maccal.runs import MEASURED, Config, RunError, fresh, load_run, open_folder, predictions_of, read_config, whole_row
@@ -169,8 +169,11 @@ def new_head(network: Any, train: Batches, val: Batches | None, config: Config, 
         new = calibrate(network, train, val=val, config=config.stage2, seed=config.seed, **how)
         return new.get_submodule("head")
     assert config.stage2 is not None
-    held_out = None if val is None else extract(network, val, **how)
-    old: nn.Linear = network.head
-    rows, classes = extract(network, train, **how), old.out_features
-    head = two_stage_head(*rows, val=held_out, classes=classes, config=config.stage2, seed=config.seed, progress=progress)
-    return head.to(old.weight.device)
+    if config.stage2.batchnorm == "train":
+        recipe, held_out = config.recipe, None if val is None else val.split
+        images: dict[str, Any] = {"pixels": train.pixels, "padding": recipe.padding, "flip": recipe.flip}
+        return two_stage_live(network, train.split, held_out, config=config.stage2, seed=config.seed, progress=progress, **images)
+    rows, old = extract(network, train, **how), network.head
+    judges = None if val is None else extract(network, val, **how)
+    settings: dict[str, Any] = {"config": config.stage2, "seed": config.seed, "progress": progress}
+    return two_stage_head(*rows, val=judges, classes=old.out_features, **settings).to(old.weight.device)

@@ -91,16 +91,17 @@ class Config:
         return parts if first == "vanilla" else f"{first}+{parts}"
 
     def settled(self, device: torch.device) -> "Config":
-        """With nothing left open; ValueError for what is not known."""
-        plan = self.plan
-        settings = settings_of(plan.first, self.data, self.model, self.settings)
-        recipe = precise(self.recipe, device)
-        if plan.second is None:
+        """With nothing left open; ValueError for what is not known. Settings that only stage II has are its own."""
+        plan, own = self.plan, METHODS[self.plan.first].settings
+        stage2 = self.stage2 or (METHODS[plan.second].second if plan.second else None)
+        second = {} if stage2 is None else {key: v for key, v in self.settings.items() if key not in own and hasattr(stage2, key)}
+        first = {key: value for key, value in self.settings.items() if key not in second}
+        settings, recipe = settings_of(plan.first, self.data, self.model, first), precise(self.recipe, device)
+        if stage2 is None:
             return replace(self, settings=settings, recipe=recipe)
-        stage2 = self.stage2 or METHODS[plan.second].second
-        return replace(
-            self, method=plan.name, settings=settings, recipe=recipe, stage2=stage2, feedback=self.feedback or "held-out"
-        )
+        stage2 = replace(stage2, **{key: like(getattr(stage2, key), value) for key, value in second.items()})
+        feedback = self.feedback or "held-out"
+        return replace(self, method=plan.name, settings=settings, recipe=recipe, stage2=stage2, feedback=feedback)
 
     def json(self) -> str:
         versions = {package: version(package) for package in ("maccal", "torch")}
@@ -108,6 +109,11 @@ class Config:
             json.dumps({key: value for key, value in asdict(self).items() if value is not None} | {"versions": versions}, indent=1)
             + "\n"
         )
+
+
+def like(old: Any, new: Any) -> Any:
+    """A whole number where one is expected; the command line gives all numbers as floats."""
+    return int(new) if isinstance(old, int) and isinstance(new, float) and new.is_integer() else new
 
 
 def worded(key: str, value: Any) -> str:

@@ -314,17 +314,19 @@ def fit(
 def epochs(training: Training, shown: Progress, checkpoint: Path | None, every: float) -> Iterator[int]:
     """Walk the steps; stops after each epoch's last."""
     saved = looked = before = time.monotonic()
+    shown_at = training.epoch * len(training.batches) + training.batch
     while training.epoch < training.recipe.epochs:
         training.begin()
         while training.batch < len(training.batches):
             training.step()
             now = time.monotonic()
             training.seconds, before = training.seconds + now - before, now
-            if training.batch % LOOK == 0:
-                rate = LOOK * training.recipe.batch_size / (now - looked)
+            if training.batch % LOOK == 0 or training.batch == len(training.batches):
+                place = training.epoch * len(training.batches) + training.batch
+                rate = (place - shown_at) * training.recipe.batch_size / (now - looked)
                 numbers: dict[str, Any] = {"epoch": training.epoch + 1, "rate": rate, **training.look()}
-                shown.update(TaskID(0), advance=LOOK, **numbers)
-                looked = now
+                shown.update(TaskID(0), completed=place, **numbers)
+                shown_at, looked = place, now
             if checkpoint is not None and now - saved >= every:
                 training.save(checkpoint)
                 saved = now

@@ -165,6 +165,21 @@ def test_a_combination_is_a_run(tmp_path):
     assert make_run(config("mixup+vtst"), runs=tmp_path) == run
 
 
+def test_settings_of_the_second_stage(tmp_path):
+    """What stage I does not know is stage II's; whole numbers come back whole."""
+    run = make_run(replace(config("ls+tst"), settings={"alpha": 0.1, "width": 8.0, "batchnorm": "train"}), runs=tmp_path)
+    assert run.name == "digits.320-resnet8-ls,alpha=0.1+tst,width=8,epochs=2,batchnorm=train-s1"
+    first = tmp_path / "digits.320-resnet8-ls,alpha=0.1-s1"
+    assert (first / "row.json").is_file()
+    before, after = load_run(first, 10), load_run(run, 10)
+    assert all(torch.equal(a, b) for a, b in zip(before.body.parameters(), after.body.parameters(), strict=True))
+    assert not torch.equal(before.body.bn1.running_mean, after.body.bn1.running_mean)  # as the published code leaves it
+    again = predict(after, load("digits").test.images, PIXELS["digits"])
+    np.testing.assert_allclose(again.numpy(), predictions_of(run).scores, rtol=1e-3, atol=1e-3)
+    with pytest.raises(ValueError, match="ls has no setting 'widht'"):
+        make_run(replace(config("ls+tst"), settings={"widht": 8.0}), runs=tmp_path)
+
+
 @pytest.mark.parametrize("name", ["maccal+tst", "tst+acls", "acls+mbls", "acls+maccal+tst"])
 def test_what_does_not_compose(name):
     with pytest.raises(ValueError, match="is not a method of stage I and then one of stage II, which are tst, vtst, maccal"):

@@ -52,6 +52,7 @@ class TwoStage:
     weight_decay: float = 5e-4
     clip: float = 2.0  # largest norm of the whole gradient; 0 is no limit
     samples: int = 10  # passes that V-TST averages at evaluation; 1 is a single random one
+    batchnorm: Literal["eval", "train"] = "eval"  # of the frozen body; train is the published code's, which runs it in every step
     select: Literal["val-nll", "last"] = "val-nll"  # the epoch that is kept, as the authors do; the last where nothing is held out
 
     def __post_init__(self) -> None:
