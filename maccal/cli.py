@@ -28,6 +28,7 @@ from maccal.pipeline import calibrate_run, make_run
 from maccal.predictions import Kind, read
 from maccal.recipes import RECIPES, Recipe
 from maccal.report import Evaluated, change, evaluated, evaluation_page, paired
+from maccal.report_verb import report
 from maccal.runs import MEASURED, Config, Feedback, predictions_of, whole_row
 from maccal.stage2 import Stage2
 
@@ -263,7 +264,13 @@ def usual_recipe() -> Recipe:
 
 def main() -> None:
     try:
-        verbs: dict[str, Callable[..., Any]] = {"calibrate": calibrate, "evaluate": evaluate, "bench": bench, "demo": demo}
+        verbs: dict[str, Callable[..., Any]] = {
+            "calibrate": calibrate,
+            "evaluate": evaluate,
+            "bench": bench,
+            "report": report,
+            "demo": demo,
+        }
         verbs = {"train": train_with(usual_recipe()), **verbs, "data": data_sets}
         tyro.extras.subcommand_cli_from_dict(verbs, prog="maccal", description=ABOUT)
     except (ValueError, OSError) as error:
