@@ -5,6 +5,7 @@
 `joined` enters the group that torchrun describes (nccl on GPUs, gloo on CPUs), and leaves it; without torchrun it does nothing.
 """
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +29,9 @@ def joined() -> Iterator[torch.device]:
     dist.init_process_group("nccl" if cuda else "gloo")
     try:
         yield device
+        dist.barrier()  # no process leaves while another still talks to it
     finally:
+        gc.collect()  # what is left of DistributedDataParallel would keep the group's threads past its end
         dist.destroy_process_group()
 
 
