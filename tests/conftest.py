@@ -1,6 +1,7 @@
 """Strict settings for every test: one thread, the same hypothesis examples every time, warnings are errors (pyproject.toml)."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,21 @@ def real(shared, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sets")
     subprocess.run([sys.executable, shared / "data" / "unpack", folder], check=True, capture_output=True)
     return folder
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Headless Chromium."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no Chromium on this machine: install it (Debian: apt-get install chromium) to run the browser tests")
+    from playwright.sync_api import sync_playwright
+
+    quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=quiet)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,8 @@ import pytest
 import safetensors.torch
 import torch
 import torch.nn.functional as F
-from test_training import PLAIN, SEEN, Stop, stopping, weights
+from interruption import Stop, stopping
+from test_training import PLAIN, SEEN, weights
 
 from maccal.data import load
 from maccal.methods.balcal import Dual, balance, balcal, balcal_begin, balcal_end, balcal_loss, class_scale, dual, simplex

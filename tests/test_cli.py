@@ -6,8 +6,8 @@ import sys
 
 import numpy as np
 import pytest
+from commands import refused, run
 
-from maccal.cli import main
 from maccal.metrics import softmax, summary
 
 
@@ -22,18 +22,6 @@ def files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     return tmp_path
-
-
-def run(monkeypatch, *words):
-    monkeypatch.setattr(sys, "argv", ["maccal", *words])
-    main()
-
-
-def refused(monkeypatch, capsys, *words):
-    with pytest.raises(SystemExit) as caught:
-        run(monkeypatch, *words)
-    assert caught.value.code == 2
-    return " ".join(capsys.readouterr().err.split())
 
 
 def test_evaluate(files, monkeypatch, capsys):

@@ -4,7 +4,6 @@ import json
 import math
 import random
 import re
-import shutil
 from dataclasses import asdict
 
 import pytest
@@ -298,22 +297,6 @@ def test_an_empty_page():
     html = leaderboard_page([])
     assert "MaC-Cal has not been measured yet." in html
     assert ">nan" not in html
-
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine: install it (Debian: apt-get install chromium) to run the browser tests")
-    from playwright.sync_api import sync_playwright
-
-    quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=quiet)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

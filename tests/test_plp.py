@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 import torch.nn.functional as F
+from interruption import Stop, stopping
 
 from maccal.data import load
 from maccal.data.pixels import PIXELS
@@ -183,31 +184,13 @@ def test_one_cut_is_vanilla(digits):
     assert all(torch.equal(*pair) for pair in zip(nets[0].state_dict().values(), nets[1].state_dict().values(), strict=True))
 
 
-class Stop(Exception):
-    pass
-
-
-def stopping(after):
-    """PLP that ends after so many steps, as a power cut would."""
-    count = 0
-
-    def views(x, y, generator):
-        nonlocal count
-        count += 1
-        if count > after:
-            raise Stop
-        return x, y
-
-    return replace(plp_objective(CUTS), views=views)
-
-
 @pytest.mark.parametrize("after", [3, 7, 10, 17])
 def test_resumed_in_the_middle_it_ends_with_the_same_bits(digits, tmp_path, after):
     whole, rest, settings = network(), network(), {"pixels": SEEN, "seed": 1}
     fit(whole, digits.train, RECIPE, objective=plp_objective(CUTS), **settings)
     settings |= {"checkpoint": tmp_path / "checkpoint.pt", "every": 0}
     with pytest.raises(Stop):
-        fit(network(), digits.train, RECIPE, objective=stopping(after), **settings)
+        fit(network(), digits.train, RECIPE, objective=replace(plp_objective(CUTS), views=stopping(after).views), **settings)
     fit(rest, digits.train, RECIPE, objective=plp_objective(CUTS), **settings)
     assert all(torch.equal(*pair) for pair in zip(whole.state_dict().values(), rest.state_dict().values(), strict=True))
 

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +10,9 @@ import pytest
 import safetensors.torch
 import torch
 import torch.nn.functional as F
+from commands import refused
+from commands import run as cli
 
-from maccal.cli import main
 from maccal.data import load
 from maccal.data.pixels import PIXELS
 from maccal.metrics import summary
@@ -35,19 +35,6 @@ def trained(tmp_path_factory):
 def run(trained, tmp_path):
     """A copy that a test may spoil."""
     return shutil.copytree(trained, tmp_path / "runs" / trained.name)
-
-
-def cli(monkeypatch, *words):
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(sys, "argv", ["maccal", *words])
-    main()
-
-
-def refused(monkeypatch, capsys, *words):
-    with pytest.raises(SystemExit) as caught:
-        cli(monkeypatch, *words)
-    assert caught.value.code == 2
-    return " ".join(capsys.readouterr().err.split())
 
 
 def test_what_a_run_holds(trained):
@@ -78,6 +65,7 @@ def test_the_network_comes_back(trained):
 def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     """The path a new user takes."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
     cli(monkeypatch, "train", "--data", "digits", "--model", "resnet8", "--epochs", "3", "--limit", "400", "--seed", "2")
     run = tmp_path / "runs" / "digits.400-resnet8-vanilla-s2"
     assert f"wrote runs/{run.name}" in capsys.readouterr().out

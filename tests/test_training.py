@@ -11,6 +11,7 @@ import pytest
 import safetensors.torch
 import torch
 import torch.nn.functional as F
+from interruption import Stop, stopping
 
 from maccal.data import load
 from maccal.data.pixels import PIXELS
@@ -151,24 +152,6 @@ def test_begin_and_end_are_called_with_the_epoch(digits):
     objective = Objective(begin=lambda n, e, of: calls.append(("begin", e, of)), end=lambda n, e, of: calls.append(("end", e, of)))
     trained(digits, PLAIN, objective=objective)
     assert calls == [("begin", 0, 2), ("end", 0, 2), ("begin", 1, 2), ("end", 1, 2)]
-
-
-class Stop(Exception):
-    pass
-
-
-def stopping(after):
-    """Views that end the training after so many steps, as a power cut would."""
-    count = 0
-
-    def views(x, y, generator):
-        nonlocal count
-        count += 1
-        if count > after:
-            raise Stop
-        return x, y
-
-    return Objective(views=views)
 
 
 @pytest.mark.parametrize("after", [1, 7, 8, 12])

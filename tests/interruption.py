@@ -1,0 +1,21 @@
+"""A training that ends in the middle, as a power cut would end it."""
+
+from maccal.training import Objective
+
+
+class Stop(Exception):
+    pass
+
+
+def stopping(after):
+    """An objective whose views fail after so many steps."""
+    count = 0
+
+    def views(x, y, generator):
+        nonlocal count
+        count += 1
+        if count > after:
+            raise Stop
+        return x, y
+
+    return Objective(views=views)
