@@ -28,31 +28,25 @@ from maccal.memory import keep_memory
 from maccal.methods import METHODS, settings_of
 from maccal.methods.tst import TwoStage, two_stage_head
 from maccal.models import build
+from maccal.paper import table as table_of
 from maccal.pipeline import Batches
-from maccal.recipes import Recipe
+from maccal.recipes import RECIPES, Recipe
 from maccal.stage2 import Stage2
 from maccal.training import Objective, Training
 
 RESULTS = Path(__file__).parents[1] / "results"
 MODEL, ROUNDS, BATCH = "resnet20", 41, 128
-TABLE4 = {  # seconds of whole training, CIFAR-10 then CIFAR-100: ResNet-50, ResNet-110, WRN-26-10, DenseNet-121; Tiny-ImageNet
-    "vanilla": (13691, 22940, 20754, 16318, 13726, 22962, 20619, 16702, 106914),
-    "mit": (25172, 42819, 39012, 30354, 24358, 42711, 38402, 30297, 204046),
-    "tst": (14959, 24312, 22633, 17843, 15190, 24047, 22309, 18157, 112040),
-    "vtst": (14361, 24001, 21697, 17104, 14418, 24027, 21602, 17521, 112042),
-    "balcal": (15334, 24613, 22302, 17795, 15746, 25265, 22955, 18216, 119791),
-    "maccal": (14358, 24003, 21678, 17102, 14417, 24024, 21554, 17572, 112028),
-}
-EPOCHS = (*[350] * 8, 100)
 
 
 def paper(name: str) -> list[float] | None:
     """Least and most of Table 4 relative to vanilla; of a second stage, the extra cost of an epoch."""
-    if name not in TABLE4:
-        return None
-    whole = zip(TABLE4[name], TABLE4["vanilla"], EPOCHS, strict=True)
-    ratios = [(a / b - 1) * epochs / 40 if METHODS[name].second else a / b for a, b, epochs in whole]
-    return [min(ratios), max(ratios)]
+    seconds = {(row["method"], row["data"], row["model"]): row["seconds"] for row in table_of("cost")}
+    ratios = []
+    for (method, data, model), spent in seconds.items():
+        if method == name:
+            ratio = spent / seconds["vanilla", data, model]
+            ratios.append((ratio - 1) * RECIPES[data].epochs / 40 if METHODS[name].second else ratio)
+    return [min(ratios), max(ratios)] if ratios else None
 
 
 def steps(name: str, train: Split, epoch: int = 0) -> Iterator[None]:
@@ -90,7 +84,7 @@ def first_stages(train: Split) -> tuple[list[dict], float]:
     for name in names:
         ratios = [statistics.mean(r[name, e] for e in epochs[name]) / r["vanilla", 0] for r in rounds]
         low, middle, high = (round(quartile, 3) for quartile in statistics.quantiles(ratios, n=4))
-        table4 = {"as table 4": round(0.9 * middle + 0.1, 3), "paper": paper(name)} if name in TABLE4 else {}
+        table4 = {"as table 4": round(0.9 * middle + 0.1, 3), "paper": paper(name)} if paper(name) else {}
         rows.append({"method": name, "ratio": middle, "low": low, "high": high, **table4})
     return rows, statistics.median(r["vanilla", 0] for r in rounds)
 
