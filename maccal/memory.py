@@ -1,7 +1,8 @@
 """Memory that is freed at the end of a training step is needed again in the next: let the process keep it.
 
-glibc gives freed memory back to the system and then pays, page by page, to have it again. Kept,
-a step faults a tenth as many pages in and takes a few per cent less time. For programs of one's own, not for a library to do to its caller: the command line calls it.
+glibc gives freed memory back to the system and then pays, page by page, to have it again. Kept, a step faults a tenth as many
+pages in and takes a few per cent less time. For programs of one's own, not for a library to do to its caller: the command line
+calls it.
 """
 
 import ctypes
