@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from maccal.benchmark import GRIDS, SCALES, Job, collect, jobs, plan
+from maccal.benchmark import GRIDS, SCALES, Job, Rows, collect, jobs, plan, remaining
 from maccal.evaluation import extend_row, ood_run, shift_run
 from maccal.executors import Local, Ray, work
 from maccal.files import write
 from maccal.parallel import joined
-from maccal.pipeline import make_run
+from maccal.pipeline import make_run, motivation_run
 
 OUTSIDE = {"cifar10": ("svhn", "cifar100"), "cifar100": ("svhn", "cifar10")}
 
@@ -39,12 +39,14 @@ def make_job(job: Job, place: Place) -> None:
         extend_row(folder, ood=ood_run(folder, OUTSIDE[job.config.data], place.root))
     if "shift" in job.extras and "shift" not in row:
         extend_row(folder, shift=shift_run(folder, place.root, limit=place.shifted))
+    if "motivation" in job.extras and "motivation" not in row:
+        extend_row(folder, motivation=motivation_run(folder, place.root))
 
 
 def bench(
     grid: tyro.conf.Positional[str],
     scale: str = "paper",
-    seeds: tuple[int, ...] = (1,),
+    seeds: tuple[int, ...] = (1, 2, 3),
     show_plan: Annotated[bool, tyro.conf.arg(name="plan")] = False,
     executor: Literal["local", "ray"] = "local",
     workers: int = 1,
@@ -67,36 +69,41 @@ def bench(
         gpus: that a run takes on the Ray cluster.
         runs: folder for the runs.
         root: folder with the data sets.
-        results: folder for the rows.
+        results: folder for the rows; runs whose rows it has are not made again.
     """
-    wanted, console = jobs(grid, scale, seeds), Console()
+    wanted, console, file = jobs(grid, scale, seeds), Console(), results / f"bench-{scale}.jsonl"
+    recorded = read(file)
     if show_plan:
-        show(console, scale, seeds, runs, grid)
+        show(console, scale, seeds, runs, recorded, grid)
         return
     place = Place(runs.absolute(), root and root.absolute(), SCALES[scale].shifted)
     who = Local(workers) if executor == "local" else Ray(address, gpus=gpus)
-    total = len([job for job in wanted if job.state(runs) != "done"])
-    for number, (job, error) in enumerate(work(wanted, partial(make_job, place=place), runs, who), 1):
-        line = Text(f"{number} of {total}  {job.config.name}  {error or 'done'}", style="red" if error else "")
+    todo = remaining(wanted, runs, recorded)
+    for number, (job, error) in enumerate(work(todo, partial(make_job, place=place), runs, who), 1):
+        line = Text(f"{number} of {len(todo)}  {job.config.name}  {error or 'done'}", style="red" if error else "")
         console.print(line, soft_wrap=True)
-        save(wanted, runs, results / f"bench-{scale}.jsonl")
-    file = save(wanted, runs, results / f"bench-{scale}.jsonl")
-    console.print(Text(f"rows: {file}"))
-    if failures := plan(wanted, runs).count("failed"):
+        save(wanted, runs, file)
+    console.print(Text(f"rows: {save(wanted, runs, file)}"))
+    if failures := plan(wanted, runs, recorded).count("failed"):
         raise ValueError(f"{failures} runs failed; their error.json says why, and the same command tries them again")
 
 
 def save(wanted: list[Job], runs: Path, file: Path) -> Path:
     """The rows of these runs, and those of other grids that the file has already."""
-    old = [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
-    rows = {row["name"]: row for row in [*old, *collect(wanted, runs)]}
+    rows = {**read(file), **{row["name"]: row for row in collect(wanted, runs)}}
     return write(file, "".join(json.dumps(rows[name], allow_nan=False) + "\n" for name in sorted(rows)))
 
 
-def show(console: Console, scale: str, seeds: tuple[int, ...], runs: Path, grid: str) -> None:
+def read(file: Path) -> Rows:
+    """The rows recorded so far, by name."""
+    lines = file.read_text().splitlines() if file.is_file() else []
+    return {row["name"]: row for row in map(json.loads, lines)}
+
+
+def show(console: Console, scale: str, seeds: tuple[int, ...], runs: Path, recorded: Rows, grid: str) -> None:
     table = Table("", "runs", "done", "failed", "missing", "hours left", box=None)
     for name in [*(GRIDS if grid == "all" else []), grid]:
-        found = plan(jobs(name, scale, seeds), runs)
+        found = plan(jobs(name, scale, seeds), runs, recorded)
         hours = "unknown until one like it is done" if found.seconds is None else f"{found.seconds / 3600:.1f}"
         counts = [str(len(found.states)), *(str(found.count(state)) for state in ("done", "failed", "missing"))]
         table.add_row(name, *counts, hours)

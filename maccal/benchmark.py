@@ -1,10 +1,12 @@
 """The paper's tables and figures as grids of runs: what each needs, what is there, and what the rest will cost.
 
     jobs("table1", "cpu", seeds=(1, 2, 3))    the runs of a table or figure; "all" is all of them, each once
-    plan(jobs, runs)                          which are done, failed or missing, and the seconds the missing ones will take
-    collect(jobs, runs)                       the rows of those that are done
+    plan(jobs, runs, recorded)                which are done, failed or missing, and the seconds the missing ones will take
+    remaining(jobs, runs, recorded)           those to be made, with the stage I that they need
+    collect(jobs, runs)                       the rows of those that are there
 
-A run is a folder (runs.py), and runs are shared: stage I of vanilla serves TST, V-TST, MaC-Cal, the ablation and the sensitivity
+A run is done when its folder has its row, or when the rows recorded earlier have it: a file of results stands for the folders. Runs
+are shared: stage I of vanilla serves TST, V-TST, MaC-Cal, the ablation and the sensitivity
 figures. `paper` is the paper's protocol to the letter; `cpu` is the same grid on subsets with a small network, trained without
 augmentation until vanilla knows its images by heart, as the paper's networks do.
 """
@@ -24,7 +26,10 @@ from maccal.runs import Config
 from maccal.stage2 import ABLATION, Stage2
 
 State = Literal["done", "failed", "missing"]
-Extra = Literal["ood", "shift"]
+Extra = Literal["ood", "shift", "motivation"]
+Row = Mapping[str, Any]
+Rows = Mapping[str, Row]  # by name
+NOTHING: Rows = {}
 SENSITIVITY = ("vanilla", "plp", "tst", "vtst", "balcal", "maccal")  # of Table 2
 ALPHAS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 GAMMAS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.99)
@@ -36,7 +41,8 @@ class Scale:
 
     networks: Mapping[str, tuple[str, ...]]
     limits: Mapping[str, int | None]
-    recipe: Callable[[str], Recipe]
+    recipes: Mapping[str, Recipe]
+    alphas: tuple[float, ...] = ALPHAS
     shifted: int | None = None  # test images that are corrupted; None is all
 
     @property
@@ -51,11 +57,15 @@ class Scale:
 
 
 FOUR = ("resnet50", "resnet110", "wrn26_10", "densenet121")
-QUICK = Recipe(epochs=24, schedule="cosine", padding=0, flip=False)
+QUICK = Recipe(epochs=9, schedule="cosine", padding=0, flip=False, watch=100)
 SCALES: Mapping[str, Scale] = {
-    "paper": Scale({"cifar10": FOUR, "cifar100": FOUR, "tiny-imagenet": ("resnet50_tiny",)}, {}, RECIPES.__getitem__),
+    "paper": Scale({"cifar10": FOUR, "cifar100": FOUR, "tiny-imagenet": ("resnet50_tiny",)}, {}, RECIPES),
     "cpu": Scale(
-        {"cifar10": ("resnet8",), "cifar100": ("resnet8",)}, {"cifar10": 10_000, "cifar100": 20_000}, lambda _: QUICK, 2_000
+        {"cifar10": ("resnet10",), "cifar100": ("resnet10",)},
+        {"cifar10": 10_000, "cifar100": 20_000},
+        {"cifar10": QUICK, "cifar100": replace(QUICK, epochs=13)},
+        alphas=(0.1, 0.5, 1.0, 2.0),
+        shifted=500,
     ),
 }
 
@@ -72,11 +82,24 @@ class Job:
         """Stage I of the run: the run itself, if it has no stage II."""
         return replace(self.config, method=self.config.plan.first, stage2=None, feedback=None)
 
-    def state(self, runs: Path) -> State:
-        folder = runs / self.config.name
-        if (folder / "row.json").is_file() and self.extras <= json.loads((folder / "row.json").read_text()).keys():
+    def state(self, runs: Path, recorded: Rows = NOTHING) -> State:
+        rows = (row_of(self, runs), recorded.get(self.config.name))
+        if any(row is not None and self.is_done_by(row) for row in rows):
             return "done"
-        return "failed" if (folder / "error.json").is_file() else "missing"
+        return "failed" if (runs / self.config.name / "error.json").is_file() else "missing"
+
+    def is_done_by(self, row: Row) -> bool:
+        """Whether it is the row of this very run, whatever the precision of its numbers, with all that is to be measured."""
+        return "run" in row and self.extras <= row.keys() and alike(row["run"]) == alike(self.config.about)
+
+
+def alike(about: Row) -> Row:
+    return {**about, "recipe": {**about["recipe"], "precision": None}}
+
+
+def row_of(job: Job, runs: Path) -> Row | None:
+    file = runs / job.config.name / "row.json"
+    return json.loads(file.read_text()) if file.is_file() else None
 
 
 class Grid:
@@ -86,7 +109,7 @@ class Grid:
         self.scale, self.seed, self.device = scale, seed, device
 
     def job(self, data: str, model: str, method: str, *extras: Extra, **changes: Any) -> Job:
-        config = Config(data, model, method, self.seed, self.scale.limits.get(data), self.scale.recipe(data), **changes)
+        config = Config(data, model, method, self.seed, self.scale.limits.get(data), self.scale.recipes[data], **changes)
         return Job(config.settled(self.device), frozenset(extras))
 
     def everywhere(self, methods: Sequence[str], *extras: Extra, sets: Sequence[str] | None = None) -> list[Job]:
@@ -104,7 +127,7 @@ def ablation(grid: Grid) -> list[Job]:
 
 
 def mixup(grid: Grid) -> list[Job]:
-    names = [(alpha, name) for alpha in ALPHAS for name in ("mixup", "mit", "mixup+maccal")]
+    names = [(alpha, name) for alpha in grid.scale.alphas for name in ("mixup", "mit", "mixup+maccal")]
     return [grid.job("cifar10", grid.scale.main, name, settings={"alpha": alpha}) for alpha, name in names]
 
 
@@ -124,7 +147,7 @@ GRIDS: Mapping[str, Callable[[Grid], list[Job]]] = {
     "mixup": mixup,
     "gamma": gamma,
     "sparsity": lambda grid: grid.everywhere(["maccal"]),
-    "motivation": lambda grid: [grid.job("cifar10", grid.scale.main, name) for name in ("vanilla", "maccal")],
+    "motivation": lambda grid: [grid.job("cifar10", grid.scale.main, name, "motivation") for name in ("vanilla", "maccal")],
 }
 
 
@@ -154,10 +177,10 @@ class Plan:
         return list(self.states.values()).count(state)
 
 
-def plan(wanted: Sequence[Job], runs: Path) -> Plan:
+def plan(wanted: Sequence[Job], runs: Path, recorded: Rows = NOTHING) -> Plan:
     """Which runs are there, and what the others will take, judged by those that are."""
-    states = {job.config.name: job.state(runs) for job in wanted}
-    known = speeds(wanted, runs)
+    states = {job.config.name: job.state(runs, recorded) for job in wanted}
+    known = speeds(wanted, runs, recorded)
     missing = [
         known.get(kind(job.config), known.get((*kind(job.config)[:2], ""))) for job in wanted if states[job.config.name] != "done"
     ]
@@ -169,27 +192,30 @@ def kind(config: Config) -> tuple[str, str, str]:
     return config.data, config.model, config.plan.second or config.plan.first
 
 
-def speeds(wanted: Sequence[Job], runs: Path) -> dict[tuple[str, str, str], float]:
+def remaining(wanted: Sequence[Job], runs: Path, recorded: Rows = NOTHING) -> list[Job]:
+    """The runs that are not done; and those of stage I that they build on, if only their rows are there."""
+    missing = {job.config.name: job for job in wanted if job.state(runs, recorded) != "done"}
+    firsts = {job.first.name for job in missing.values()}
+    return [job for job in wanted if job.config.name in missing or (job.config.name in firsts and job.state(runs) != "done")]
+
+
+def speeds(wanted: Sequence[Job], runs: Path, recorded: Rows) -> dict[tuple[str, str, str], float]:
     """Seconds of a run by data set, network and method, and with "" for the method of any stage I."""
     times: dict[tuple[str, str, str], list[float]] = {}
-    for job, row in zip(wanted, rows_of(wanted, runs), strict=True):
-        if row is not None:
+    for job in wanted:
+        row = row_of(job, runs) or recorded.get(job.config.name)
+        if row is not None and "trained" in row:
             names = [kind(job.config)] + ([] if job.config.stage2 else [(job.config.data, job.config.model, "")])
             for name in names:
                 times.setdefault(name, []).append(row["trained"]["seconds"])
     return {name: median(values) for name, values in times.items()}
 
 
-def rows_of(wanted: Sequence[Job], runs: Path) -> list[dict[str, Any] | None]:
-    files = [runs / job.config.name / "row.json" for job in wanted]
-    return [json.loads(file.read_text()) if file.is_file() else None for file in files]
-
-
-def collect(wanted: Sequence[Job], runs: Path) -> list[dict[str, Any]]:
+def collect(wanted: Sequence[Job], runs: Path) -> list[Row]:
     """The rows of the runs that are done, by name; a failed run is a row with its error."""
-    found = []
-    for job, row in zip(wanted, rows_of(wanted, runs), strict=True):
-        error = runs / job.config.name / "error.json"
+    found: list[Row] = []
+    for job in wanted:
+        row, error = row_of(job, runs), runs / job.config.name / "error.json"
         if row is not None:
             found.append(row)
         elif error.is_file():

@@ -12,6 +12,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -75,7 +76,16 @@ def needed(job: Job, names: Sequence[str]) -> str | None:
 
 
 def child(make: Make, job: Job, runs: Path, threads: int) -> None:
+    threading.Thread(target=leave_with_parent, daemon=True).start()
     raise SystemExit(attempt(make, job, runs, threads) is not None)
+
+
+def leave_with_parent() -> None:
+    """A run whose grid was killed must not go on: the grid, started again, makes the same run."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def locally(todo: list[Job], make: Make, runs: Path, executor: Local) -> Iterator[tuple[Job, str | None]]:

@@ -2,6 +2,7 @@
 
 make_run(config, runs=...)    the whole of it; what is there already is not made again
 calibrate_run(folder)         stage II on a run that is there
+motivation_run(folder)        what the paper's first two figures show of it
 """
 
 import json
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors.torch
 import torch
 from torch import Tensor, nn
@@ -21,14 +23,17 @@ from maccal.data import DataSet, Split, load
 from maccal.data.pixels import PIXELS, Pixels
 from maccal.features import extract
 from maccal.files import npz, write
+from maccal.geometry import calibration_curve, logit_map, masked_inference, masked_retraining, prototype_angles
 from maccal.methods import METHODS
 from maccal.methods.balcal import Dual
-from maccal.methods.tst import two_stage_head, two_stage_live
+from maccal.methods.tst import TwoStage, two_stage_head, two_stage_live
 from maccal.parallel import everywhere, my_rank
 from maccal.report import evaluated
 from maccal.runs import MEASURED, Config, RunError, fresh, load_run, open_folder, predictions_of, read_config, whole_row
 from maccal.stage2 import Stage2
 from maccal.training import History, fit, predict
+
+RATIOS = tuple(ratio / 10 for ratio in range(10))  # of weights masked, in Fig. 1
 
 
 @dataclass(frozen=True)
@@ -148,9 +153,12 @@ def calibrate_run(
         raise ValueError(f"{before.data} has no training images here; `maccal data get {before.data}` downloads them")
     pixels, network = PIXELS[before.data], load_run(folder, len(data.classes)).to(device)
     train, val = Batches(data.train, pixels), Batches(data.val, pixels) if config.feedback == "held-out" else None
+    if isinstance(network, Dual):
+        network.share.fill_(1)  # the new head speaks alone
+    spent = extraction(network, [train, *([val] if val else [])], config, folder)
     start = time.monotonic()
     head = new_head(network, train, val, config, folder / "features", progress)
-    seconds, network.head = time.monotonic() - start, head
+    seconds, network.head = spent + time.monotonic() - start, head
     target = open_folder(config, folder.parent)
     if my_rank()[0] == 0:
         history: Any = head.history
@@ -160,11 +168,42 @@ def calibrate_run(
     return target
 
 
+def extraction(network: Any, parts: list[Batches], config: Config, folder: Path) -> float:
+    """Put the features of these images into the run's cache; the seconds that took when it was done, now or for an earlier head."""
+    file = folder / "extraction.json"
+    if isinstance(config.stage2, TwoStage) and config.stage2.batchnorm == "train":
+        return 0.0  # it needs the images themselves
+    start = time.monotonic()
+    for part in parts:
+        extract(network, part, head="head", cache=folder / "features")
+    if my_rank()[0] == 0 and not file.is_file():
+        write(file, json.dumps({"seconds": time.monotonic() - start}) + "\n")
+    everywhere(None)
+    return float(json.loads(file.read_text())["seconds"])
+
+
+def motivation_run(folder: Path, root: Path | None = None, *, rows: int = 1000) -> dict[str, Any]:
+    """What Figs. 1 and 2 show of a run: map, angles and curve of its logits and, of a linear head, what masks do to it."""
+    config, said = read_config(folder), predictions_of(folder)
+    logits, labels = torch.from_numpy(said.scores), said.labels
+    curve = {key: np.nan_to_num(values) for key, values in calibration_curve(logits, labels).items()}
+    spots = logit_map(logits, labels, rows=rows)
+    shown = spots | {"place": spots["place"].round(2), "entropy": spots["entropy"].round(4)}
+    result: dict[str, Any] = {"map": shown, "angles": prototype_angles(logits, labels), "curve": curve}
+    if config.stage2 is not None:
+        return result
+    data, pixels = load(config.data, root, limit=config.limit), PIXELS[config.data]
+    assert data.train is not None
+    network = load_run(folder, len(data.classes))
+    train = extract(network, Batches(data.train, pixels), head="head", cache=folder / "features")
+    test = extract(network, Batches(data.test, pixels), head="head")
+    masks = masked_inference(network.head.weight.detach(), network.head.bias.detach(), *test, RATIOS)
+    return result | {"inference": masks, "retraining": masked_retraining(train, test, RATIOS)}
+
+
 def new_head(network: Any, train: Batches, val: Batches | None, config: Config, cache: Path, progress: bool) -> nn.Module:
     """The head that stage II makes, with its history, where the old one was."""
     how: dict[str, Any] = {"head": "head", "cache": cache, "progress": progress}
-    if isinstance(network, Dual):
-        network.share.fill_(1)  # the new head speaks alone
     if isinstance(config.stage2, Stage2):
         new = calibrate(network, train, val=val, config=config.stage2, seed=config.seed, **how)
         return new.get_submodule("head")

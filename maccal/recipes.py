@@ -30,10 +30,11 @@ class Recipe:
     padding: int = 4  # of the random crop, in pixels
     flip: bool = True  # mirror images, half of the time
     precision: Precision = "auto"  # bf16 autocast where the processor has bf16 arithmetic
+    watch: int = 1  # epochs between looks at the held-out images; the last epoch always has one
     compile: bool = False  # torch.compile: worth it for long training
 
     def __post_init__(self) -> None:
-        least = {"epochs": 1, "batch_size": 2, "lr": 0, "momentum": 0, "weight_decay": 0, "padding": 0, "clip": 0}
+        least = {"epochs": 1, "batch_size": 2, "lr": 0, "momentum": 0, "weight_decay": 0, "padding": 0, "clip": 0, "watch": 1}
         for name, low in least.items():
             if not low <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} is {getattr(self, name)}; pass a number from {low} up")

@@ -34,7 +34,7 @@ from maccal.training import differing, precise
 
 Feedback = Literal["held-out", "mixed", "training"]
 UNFINISHED = "the training has not ended; the same `maccal train` goes on with it"
-PARTS = ("ood", "shift")  # of a row: measured on other images than the test images
+PARTS = ("ood", "shift", "motivation")  # of a row: measured beyond the test images, or of the network itself
 MEASURED = {"bins": 15, "resamples": 1000, "seed": 0}
 
 
@@ -102,6 +102,12 @@ class Config:
         stage2 = replace(stage2, **{key: like(getattr(stage2, key), value) for key, value in second.items()})
         feedback = self.feedback or "held-out"
         return replace(self, method=plan.name, settings=settings, recipe=recipe, stage2=stage2, feedback=feedback)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a row says of its run, as JSON has it."""
+        values: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return values
 
     def json(self) -> str:
         versions = {package: version(package) for package in ("maccal", "torch")}
@@ -179,13 +185,11 @@ def described(folder: Path) -> dict[str, Any]:
     """
     config = read_config(folder)
     history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
-    about = {key: getattr(config, key) for key in ("data", "model", "method", "seed", "limit", "feedback", "settings")}
-    stage2 = None if config.stage2 is None else asdict(config.stage2)
     paths = {"keep": [round(epoch["keep"], 6) for epoch in history]} if "keep" in history[0] else {}
     bins = predictions_of(folder).bins(MEASURED["bins"])
     sums = zip(bins.count, bins.confidence, bins.correct, strict=True)
     diagram = [[int(n), round(float(sure / n), 6), round(float(right / n), 6)] for n, sure, right in sums if n]
-    return {"run": {**about, "stage2": stage2}, "trained": {"epochs": len(history), **history[-1]}, "diagram": diagram, **paths}
+    return {"run": config.about, "trained": {"epochs": len(history), **history[-1]}, "diagram": diagram, **paths}
 
 
 def whole_row(folder: Path, numbers: Mapping[str, Any]) -> dict[str, Any]:

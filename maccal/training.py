@@ -175,7 +175,8 @@ class Training:
         self.objective.end(self.network, self.epoch, self.recipe.epochs)
         loss, right, count = self.sums.tolist()
         numbers = {"epoch": self.epoch + 1, "lr": self.recipe.lr_at(self.epoch), "loss": loss / count, "accuracy": right / count}
-        if val is not None:
+        last = self.epoch + 1 == self.recipe.epochs
+        if val is not None and (last or (self.epoch + 1) % self.recipe.watch == 0):
             with cast(self.recipe, self.device):
                 numbers |= judged(predict(self.network, val.images, self.pixels), val.labels)
         self.history.append(numbers | {"seconds": self.seconds})

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from maccal import paper
-from maccal.benchmark import GRIDS, SCALES, Job, collect, jobs, plan
+from maccal.benchmark import GRIDS, SCALES, Job, collect, jobs, plan, remaining
 from maccal.data import DATASETS
 from maccal.methods import METHODS
 from maccal.models import MODELS
@@ -55,11 +55,11 @@ def test_runs_are_shared():
     every = jobs("all", "paper", (1,))
     assert len(every) < sum(len(jobs(grid, "paper", (1,))) for grid in GRIDS) / 1.5
     both = next(job for job in every if job.config.name == "cifar10-resnet50-maccal-s1")
-    assert both.extras == {"ood", "shift"}
+    assert both.extras == {"ood", "shift", "motivation"}
 
 
 def row(job, seconds=100.0, **parts):
-    return {"name": job.config.name, "trained": {"seconds": seconds}, "ece": 0.1, **parts}
+    return {"name": job.config.name, "run": job.config.about, "trained": {"seconds": seconds}, "ece": 0.1, **parts}
 
 
 def put(runs, job, file, content):
@@ -93,6 +93,29 @@ def test_a_run_is_done_when_all_is_measured(tmp_path):
     put(tmp_path, job, "row.json", row(job, ood={}))
     assert job.state(tmp_path) == "done"
     assert Job(job.config, job.extras | {"shift"}).state(tmp_path) == "missing"
+
+
+def test_recorded_rows_stand_for_folders(tmp_path):
+    first, second = [job for job in jobs("sparsity", "cpu", (1,)) if job.config.data == "cifar10"]
+    both = [first, second]
+    recorded = {job.config.name: row(job) for job in both}
+    assert plan(both, tmp_path, recorded).count("done") == 2
+    assert remaining(both, tmp_path, recorded) == []
+    assert remaining(both, tmp_path, {first.config.name: row(first)}) == both  # stage II needs the network, not its row
+    put(tmp_path, first, "row.json", row(first))
+    assert remaining(both, tmp_path) == [second]
+
+
+def test_a_recorded_row_of_another_run_does_not_count(tmp_path):
+    """The name of a run does not tell the recipe, nor what the settings were when they were the default."""
+    job = next(job for job in jobs("sparsity", "cpu", (1,)) if job.config.stage2)
+    name, about = job.config.name, job.config.about
+    for part, change in {"recipe": {"epochs": 1}, "stage2": {"gamma": 0.5}}.items():
+        other = {"name": name, "run": {**about, part: {**about[part], **change}}}
+        assert job.state(tmp_path, {name: other}) == "missing"
+    elsewhere = {**about, "recipe": {**about["recipe"], "precision": "fp32"}}
+    assert job.state(tmp_path, {name: {"name": name, "run": elsewhere}}) == "done"  # made on another machine
+    assert job.state(tmp_path, {name: {"name": name, "error": "no room"}}) == "missing"
 
 
 def test_unknown_names():

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from functools import partial
@@ -30,7 +31,8 @@ def make(job, runs, trouble="", once=""):
     if job.config.method == once and (folder / "tries").read_text() == "x":
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.05)
-    (folder / "row.json").write_text(json.dumps({"name": job.config.name, "trained": {"seconds": 1.0}}))
+    row = {"name": job.config.name, "run": job.config.about, "trained": {"seconds": 1.0}}
+    (folder / "row.json").write_text(json.dumps(row))
 
 
 def done(runs):
@@ -63,7 +65,7 @@ def test_a_failure_does_not_stop_the_rest(tmp_path):
 def test_what_builds_on_a_failure_is_not_tried(tmp_path):
     outcomes = errors(work(WANTED, partial(make, runs=tmp_path, trouble="vanilla"), tmp_path, Local(2)))
     assert set(outcomes) == {"vanilla", "tst", "vtst", "maccal"}
-    assert outcomes["tst"] == "its stage I, cifar10.10000-resnet8-vanilla-s1, failed"
+    assert outcomes["tst"] == "its stage I, cifar10.10000-resnet10-vanilla-s1, failed"
 
 
 def test_stopped_and_gone_on_with(tmp_path):
@@ -73,6 +75,42 @@ def test_stopped_and_gone_on_with(tmp_path):
     assert 0 < len(done(tmp_path / "a")) < len(NAMES)
     list(work(WANTED, partial(make, runs=tmp_path / "a"), tmp_path / "a", Local(2)))
     assert done(tmp_path / "a") == sorted(NAMES)
+
+
+GRID = """
+import sys
+from pathlib import Path
+from maccal import benchmark, bench_verb
+from maccal.recipes import Recipe
+recipe = Recipe(epochs=3, padding=0, flip=False)
+tiny = {"tiny": benchmark.Scale({"digits": ("resnet8",)}, {"digits": 300}, {"digits": recipe})}
+benchmark.SCALES = bench_verb.SCALES = tiny
+folder = Path(sys.argv[1])
+bench_verb.bench("cost", "tiny", (1,), workers=2, runs=folder / "runs", results=folder)
+"""
+
+
+def rows_without_times(folder):
+    rows = [json.loads(line) for line in (folder / "bench-tiny.jsonl").read_text().splitlines()]
+    for row in rows:
+        row["trained"].pop("seconds")
+    return rows
+
+
+def test_a_grid_killed_and_resumed_gives_the_same_rows(tmp_path):
+    """Real trainings; the grid is killed while some are done and others in the middle, and its processes die with it."""
+    command = [sys.executable, "-c", GRID]
+    killed = subprocess.Popen([*command, str(tmp_path / "killed")], stdout=subprocess.PIPE, text=True)
+    assert "vanilla" in killed.stdout.readline() + killed.stdout.readline()
+    killed.kill()
+    killed.communicate()  # its output ends when the last of its processes has
+    half = len(rows_without_times(tmp_path / "killed"))
+    assert 0 < half < 6
+    for folder in ("killed", "whole"):
+        subprocess.run([*command, str(tmp_path / folder)], check=True, stdout=subprocess.DEVNULL)
+    rows = rows_without_times(tmp_path / "killed")
+    assert len(rows) == 6
+    assert rows == rows_without_times(tmp_path / "whole")
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +150,8 @@ def test_without_ray(tmp_path, monkeypatch):
 
 def test_the_plan_from_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "150")
-    monkeypatch.setattr(sys, "argv", ["maccal", "bench", "all", "--scale", "cpu", "--plan", "--runs", str(tmp_path)])
+    choices = ["--scale", "cpu", "--seeds", "1", "--plan", "--results", "none", "--runs", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["maccal", "bench", "all", *choices])
     main()
     out = capsys.readouterr().out
     assert all(line in " ".join(out.split()) for line in ("table1 32 0 0 32", "ablation 14 0 0 14"))

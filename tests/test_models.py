@@ -46,7 +46,7 @@ def test_the_contract(name):
     assert net.head(z).shape == net(torch.empty(2, 3, size, size, device="meta")).shape == (2, 10)
 
 
-@pytest.mark.parametrize("name", ["resnet8", "wrn16_2", "densenet40"])
+@pytest.mark.parametrize("name", ["resnet8", "resnet10", "wrn16_2", "densenet40"])
 def test_small_ones_run(name):
     """channels_last gives the same numbers; one seed, one network; the gradient reaches every parameter; calibrate takes it."""
     nets = []

@@ -58,6 +58,7 @@ def test_digits_are_not_mirrored():
         ({"lr": float("nan")}, "lr is nan"),
         ({"clip": -1.0}, "clip is -1.0"),
         ({"padding": -1}, "padding is -1"),
+        ({"watch": 0}, "watch is 0; pass a number from 1 up"),
         ({"drops": (0.7, 0.3)}, "rising shares"),
         ({"drops": (40, 60)}, "rising shares"),
     ],

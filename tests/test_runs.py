@@ -48,6 +48,7 @@ def test_what_a_run_holds(trained):
     expected = summary(logits=said.scores, labels=said.labels, interval=True)
     assert {key: row[key] for key in expected} == expected
     choices = {"data": "digits", "model": "resnet8", "method": "vanilla", "seed": 1, "limit": None, "feedback": None}
+    assert row["run"].pop("recipe")["epochs"] == 2
     assert row["run"] == {**choices, "settings": {}, "stage2": None}
     gaps = [count * abs(confidence - accuracy) for count, confidence, accuracy in row["diagram"]]
     assert sum(gaps) / row["n"] == pytest.approx(row["ece"], abs=1e-5)

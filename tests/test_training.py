@@ -104,6 +104,14 @@ def test_it_learns(digits):
     assert [epoch["epoch"] for epoch in history] == list(range(1, 9))
 
 
+@pytest.mark.parametrize(("watch", "looked"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4, 5]), (9, [5])])
+def test_watch(digits, watch, looked):
+    """The held-out images are looked at every so many epochs and after the last; the training does not depend on it."""
+    net, history = trained(digits, replace(PLAIN, epochs=5, watch=watch), val=digits.val)
+    assert [epoch["epoch"] for epoch in history if "val_accuracy" in epoch] == looked
+    assert torch.equal(weights(net), weights(trained(digits, replace(PLAIN, epochs=5))[0]))
+
+
 def test_bf16_agrees_with_float32(digits):
     narrow, wide = (trained(digits, replace(PLAIN, precision=kind))[1] for kind in ("bf16", "fp32"))
     assert narrow != wide

@@ -4,7 +4,7 @@
 
 resnet50, resnet110, wrn26_10, densenet121 and resnet50_tiny are those of the focal-calibration code base that the paper trains on:
 3 x 3 stem without max-pooling, bottleneck blocks in resnet110 too. resnet110_basic and resnet8 to resnet56 are He's 6n + 2 for
-CIFAR; public weights for 20, 32, 44 and 56 load into them (`load_public`).
+CIFAR; public weights for 20, 32, 44 and 56 load into them (`load_public`). resnet10 is ours, for the benchmark on processors.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ import torch
 
 from maccal.models.densenet import densenet
 from maccal.models.net import Net
-from maccal.models.resnet import basic_resnet, bottleneck_resnet, wide_resnet
+from maccal.models.resnet import basic_resnet, bottleneck_resnet, quick_resnet, wide_resnet
 
 __all__ = ["MODELS", "Net", "build", "load_public"]
 
@@ -31,6 +31,7 @@ MODELS: Mapping[str, Callable[[int], Net]] = {
     "resnet32": partial(basic_resnet, 32),
     "resnet20": partial(basic_resnet, 20),
     "resnet8": partial(basic_resnet, 8),
+    "resnet10": quick_resnet,
     "wrn16_2": partial(wide_resnet, 2, 2),
     "densenet40": partial(densenet, (6, 6, 6), 12),
 }

@@ -12,9 +12,9 @@ def conv(width_in: int, width: int, size: int, stride: int = 1) -> nn.Conv2d:
     return nn.Conv2d(width_in, width, size, stride, size // 2, bias=False)
 
 
-def body(width: int, stages: list[nn.Module], pool: int = 1) -> nn.Sequential:
+def body(width: int, stages: list[nn.Module], pool: int = 1, stride: int = 1) -> nn.Sequential:
     """A 3 x 3 stem, the stages, and an average over the image."""
-    layers = OrderedDict[str, nn.Module](conv1=conv(3, width, 3), bn1=nn.BatchNorm2d(width), relu=nn.ReLU())
+    layers = OrderedDict[str, nn.Module](conv1=conv(3, width, 3, stride), bn1=nn.BatchNorm2d(width), relu=nn.ReLU())
     layers.update({f"layer{i}": stage for i, stage in enumerate(stages, 1)})
     return nn.Sequential(OrderedDict(**layers, pool=nn.AdaptiveAvgPool2d(pool), flatten=nn.Flatten()))
 
@@ -76,6 +76,16 @@ def wide_resnet(blocks: int, factor: int, classes: int) -> Net:
     """Three stages of basic blocks, activation after the sum, widths 16, 32 and 64 times the factor."""
     widths = [16, *(factor * width for width in (16, 32, 64))]
     net = Net(body(16, basic_stages(widths, blocks, project=True)), widths[-1], classes)
+    scale_init(net)
+    return net
+
+
+def quick_resnet(classes: int) -> Net:
+    """Ten layers for processors: the stem halves the image, then four basic blocks of widths 16, 64, 128 and 256.
+
+    Most weights are where the image is small, so that it fits its images in few epochs of little work.
+    """
+    net = Net(body(16, basic_stages([16, 16, 64, 128, 256], 1, project=True), stride=2), 256, classes)
     scale_init(net)
     return net
 
