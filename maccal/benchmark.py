@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import torch
 
-from maccal.methods import COMBINATIONS, METHODS
+from maccal.methods import COMBINATIONS, EVERY
 from maccal.recipes import RECIPES, Recipe
 from maccal.runs import Config
 from maccal.stage2 import ABLATION, Stage2
@@ -132,18 +132,19 @@ def mixup(grid: Grid) -> list[Job]:
 
 
 def gamma(grid: Grid) -> list[Job]:
-    """Feedback from the training rows, without held-out labels: there alone gamma matters."""
+    """Feedback from the training rows, without held-out labels: there alone gamma matters. From mixed images it needs none."""
     heads = [Stage2(statistics="deployed", gamma=value) for value in GAMMAS]
-    return [grid.job("cifar100", grid.scale.last, "maccal", stage2=head, feedback="training") for head in heads]
+    jobs = [grid.job("cifar100", grid.scale.last, "maccal", stage2=head, feedback="training") for head in heads]
+    return jobs + [grid.job(data, grid.scale.last, "maccal", feedback="mixed") for data in CIFARS]
 
 
 GRIDS: Mapping[str, Callable[[Grid], list[Job]]] = {
-    "table1": lambda grid: grid.everywhere(list(METHODS)),  # and the average-metrics figure
-    "ood": lambda grid: grid.everywhere(SENSITIVITY, "ood", sets=CIFARS),
+    "table1": lambda grid: grid.everywhere(list(EVERY)),  # and the average-metrics figure
+    "ood": lambda grid: grid.everywhere([*SENSITIVITY, "temperature"], "ood", sets=CIFARS),
     "combine": lambda grid: grid.everywhere([name.removesuffix("+maccal") for name in COMBINATIONS] + list(COMBINATIONS)),
     "cost": lambda grid: grid.everywhere(["vanilla", "mit", "tst", "vtst", "balcal", "maccal"]),
     "ablation": ablation,
-    "shift": lambda grid: grid.everywhere(list(METHODS), "shift", sets=CIFARS),
+    "shift": lambda grid: grid.everywhere(list(EVERY), "shift", sets=CIFARS),
     "mixup": mixup,
     "gamma": gamma,
     "sparsity": lambda grid: grid.everywhere(["maccal"]),

@@ -28,6 +28,7 @@ from maccal.methods import METHODS
 from maccal.methods.balcal import Dual
 from maccal.methods.tst import TwoStage, two_stage_head, two_stage_live
 from maccal.parallel import everywhere, my_rank
+from maccal.posthoc import Temperature, scaled_head
 from maccal.report import evaluated
 from maccal.runs import MEASURED, Config, RunError, fresh, load_run, open_folder, predictions_of, read_config, whole_row
 from maccal.stage2 import Stage2
@@ -154,6 +155,8 @@ def calibrate_run(
     pixels, network = PIXELS[before.data], load_run(folder, len(data.classes)).to(device)
     train, val = Batches(data.train, pixels), Batches(data.val, pixels) if config.feedback == "held-out" else None
     if isinstance(network, Dual):
+        if isinstance(config.stage2, Temperature):
+            raise ValueError("BalCAL has two classifiers, and the temperature of a run is of one; scale the logits of its test.npz")
         network.share.fill_(1)  # the new head speaks alone
     spent = extraction(network, [train, *([val] if val else [])], config, folder)
     start = time.monotonic()
@@ -207,6 +210,9 @@ def new_head(network: Any, train: Batches, val: Batches | None, config: Config, 
     if isinstance(config.stage2, Stage2):
         new = calibrate(network, train, val=val, config=config.stage2, seed=config.seed, **how)
         return new.get_submodule("head")
+    if isinstance(config.stage2, Temperature):
+        assert val is not None
+        return scaled_head(network.head, *extract(network, val, **how))
     assert config.stage2 is not None
     if config.stage2.batchnorm == "train":
         recipe, held_out = config.recipe, None if val is None else val.split

@@ -23,10 +23,11 @@ import torch
 
 from maccal.files import write
 from maccal.heads import plain
-from maccal.methods import METHODS, Plan, Second, method, settings_of
+from maccal.methods import EVERY, METHODS, Plan, Second, method, settings_of
 from maccal.methods.tst import TwoStage, build_head
 from maccal.models import build
 from maccal.parallel import everywhere, my_rank
+from maccal.posthoc import Temperature
 from maccal.predictions import Predictions, read
 from maccal.recipes import Recipe
 from maccal.stage2 import Stage2
@@ -84,7 +85,7 @@ class Config:
         first = ",".join([plan.first, *(worded(key, value) for key, value in self.settings.items() if value != own[key])])
         if plan.second is None:
             return first
-        usual = asdict(METHODS[plan.second].second) if self.stage2 else {}  # type: ignore[arg-type]
+        usual = asdict(EVERY[plan.second].second) if self.stage2 else {}  # type: ignore[arg-type]
         changes = asdict(self.stage2) if self.stage2 else {}
         second = [plan.second, *(worded(key, value) for key, value in changes.items() if value != usual[key])]
         parts = ",".join(second + ([self.feedback] if self.feedback not in (None, "held-out") else []))
@@ -93,7 +94,7 @@ class Config:
     def settled(self, device: torch.device) -> "Config":
         """With nothing left open; ValueError for what is not known. Settings that only stage II has are its own."""
         plan, own = self.plan, METHODS[self.plan.first].settings
-        stage2 = self.stage2 or (METHODS[plan.second].second if plan.second else None)
+        stage2 = self.stage2 or (EVERY[plan.second].second if plan.second else None)
         second = {} if stage2 is None else {key: v for key, v in self.settings.items() if key not in own and hasattr(stage2, key)}
         first = {key: value for key, value in self.settings.items() if key not in second}
         settings, recipe = settings_of(plan.first, self.data, self.model, first), precise(self.recipe, device)
@@ -101,6 +102,8 @@ class Config:
             return replace(self, settings=settings, recipe=recipe)
         stage2 = replace(stage2, **{key: like(getattr(stage2, key), value) for key, value in second.items()})
         feedback = self.feedback or "held-out"
+        if isinstance(stage2, Temperature) and feedback != "held-out":
+            raise ValueError(f"a temperature is fitted on held-out labels, not with {feedback} feedback; leave feedback out")
         return replace(self, method=plan.name, settings=settings, recipe=recipe, stage2=stage2, feedback=feedback)
 
     @property
@@ -137,8 +140,8 @@ def read_config(folder: Path) -> Config:
         values.pop("versions", None)
         recipe = Recipe(**tupled(values.pop("recipe")))
         settings, stage2 = tupled(values.pop("settings", {})), values.pop("stage2", None)
-        kind = TwoStage if method(values["method"]).second in ("tst", "vtst") else Stage2
-        made = None if stage2 is None else kind(**stage2)
+        usual: Any = EVERY[method(values["method"]).second or "vanilla"].second
+        made = None if stage2 is None else type(usual)(**stage2)
         return Config(**{"limit": None, **values}, recipe=recipe, settings=settings, stage2=made)
     except FileNotFoundError:
         raise RunError(folder, "no config.json; pass a folder that `maccal train` made") from None
@@ -220,7 +223,7 @@ def load_run(folder: Path, classes: int) -> Any:
     network = fresh(config, classes)
     if isinstance(config.stage2, TwoStage):
         network.head = build_head(config.stage2, network.num_features, classes)
-    elif config.stage2 is not None and config.stage2.hidden is not None:
+    elif isinstance(config.stage2, Stage2) and config.stage2.hidden is not None:
         layers = sorted(key for key in weights if key.startswith("head.") and key.endswith(".weight"))
         network.head = plain([weights[key] for key in layers], [weights[key.replace("weight", "bias")] for key in layers])
     network.load_state_dict(weights)

@@ -8,7 +8,7 @@ import pytest
 from maccal import paper
 from maccal.benchmark import GRIDS, SCALES, Job, collect, jobs, plan, remaining
 from maccal.data import DATASETS
-from maccal.methods import METHODS
+from maccal.methods import METHODS, YARDSTICKS
 from maccal.models import MODELS
 from maccal.recipes import RECIPES
 
@@ -32,7 +32,8 @@ def test_every_grid(grid, scale):
 
 
 def test_table_1_has_every_cell_of_the_papers():
-    assert {(row["data"], row["model"], row["method"]) for row in paper.table("table1")} == names("table1")
+    cells = {cell for cell in names("table1") if cell[2] not in YARDSTICKS}
+    assert {(row["data"], row["model"], row["method"]) for row in paper.table("table1")} == cells
 
 
 def test_the_other_tables_have_theirs():

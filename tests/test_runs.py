@@ -15,8 +15,10 @@ from commands import run as cli
 
 from maccal.data import load
 from maccal.data.pixels import PIXELS
+from maccal.evaluation import extend_row
 from maccal.metrics import summary
-from maccal.pipeline import Batches, calibrate_run, make_run
+from maccal.pipeline import Batches, calibrate_run, make_run, motivation_run
+from maccal.posthoc import TemperatureScaling
 from maccal.recipes import RECIPES, Recipe
 from maccal.runs import Config, RunError, load_run, predictions_of, read_config
 from maccal.stage2 import Stage2
@@ -109,6 +111,43 @@ def test_calibration_helps_a_network_that_is_off(run):
     before, after = (summary(logits=p.scores, labels=p.labels) for p in map(predictions_of, (run, new)))
     assert after["nll"] < before["nll"]
     assert after["ece"] < before["ece"]
+
+
+def test_a_temperature_as_a_run(run):
+    """The head's weights over T: the same logits over T, so the same accuracy; T is that of the held-out images."""
+    new = make_run(replace(QUICK, method="temperature"), runs=run.parent)
+    data, network = load("digits"), load_run(run, 10)
+    expected = TemperatureScaling().fit(predict(network, data.val.images, PIXELS["digits"]), data.val.labels).temperature_
+    history = json.loads((new / "history.jsonl").read_text())
+    assert history["temperature"] == pytest.approx(expected, rel=1e-4)
+    before, after = predictions_of(run), predictions_of(new)
+    np.testing.assert_allclose(after.scores * expected, before.scores, rtol=1e-3, atol=1e-3)
+    assert new.name == "digits-resnet8-temperature-s1"
+    with pytest.raises(ValueError, match="fitted on held-out labels"):
+        calibrate_run(run, method="temperature", feedback="mixed")
+
+
+def test_every_stage_two_says_what_the_extraction_took(run):
+    """Features are extracted for the first head and found by the others, which would not be possible without it."""
+    calibrate_run(run, stage2=Stage2(epochs=1))
+    spent = json.loads((run / "extraction.json").read_text())["seconds"]
+    (run / "extraction.json").write_text(json.dumps({"seconds": 1000.0}))
+    other = calibrate_run(run, stage2=Stage2(epochs=1, hidden=None))
+    assert 0 < spent < 1000 <= json.loads((other / "row.json").read_text())["trained"]["seconds"]
+
+
+def test_what_the_motivation_shows(run):
+    """Of the linear head what masks do to it; of every run its logits. All of it goes into the row and comes back."""
+    parts = motivation_run(run, rows=50)
+    extend_row(run, motivation=parts)
+    row = json.loads((run / "row.json").read_text())
+    shown = row["motivation"]
+    assert (len(shown["map"]["place"]), len(shown["angles"]), sum(shown["curve"]["count"])) == (50, 10, row["n"])
+    assert shown["inference"]["ratio"] == shown["retraining"]["ratio"] == [r / 10 for r in range(10)]
+    assert shown["inference"]["accuracy"][0] == pytest.approx(row["accuracy"], abs=0.01)
+    assert shown["inference"]["confidence"][0] == pytest.approx(row["confidence"], abs=0.01)
+    new = calibrate_run(run, stage2=Stage2(epochs=1))
+    assert sorted(motivation_run(new, rows=50)) == ["angles", "curve", "map"]
 
 
 def test_a_run_that_is_there_is_not_made_again(run, monkeypatch):

@@ -4,7 +4,8 @@
     settings_of("mbls", "cifar10", "resnet50")       the settings there, the authors' own for that set and network first
     method("mbls+maccal")                            stage I of one and stage II of another; "maccal" is vanilla and then maccal
 
-A method of stage I is an Objective for maccal.training; three (tst, vtst, maccal) are a new head for a trained network.
+A method of stage I is an Objective for maccal.training; three (tst, vtst, maccal) are a new head for a trained network. So is
+`temperature`, the yardstick, which is not in Table 1: YARDSTICKS has it.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,13 +21,14 @@ from maccal.methods.mixing import mit_objective, mixup_objective
 from maccal.methods.plp import cuts_of, plp_objective
 from maccal.methods.tst import TwoStage
 from maccal.models import Net
+from maccal.posthoc import Temperature
 from maccal.stage2 import Stage2
 from maccal.training import Objective
 
-__all__ = ["COMBINATIONS", "METHODS", "Method", "Plan", "Second", "method", "settings_of"]
+__all__ = ["COMBINATIONS", "EVERY", "METHODS", "YARDSTICKS", "Method", "Plan", "Second", "method", "settings_of"]
 
 Settings = Mapping[str, Any]
-Second = Stage2 | TwoStage  # how a new head is made
+Second = Stage2 | TwoStage | Temperature  # how a new head is made
 ANY = ""  # network
 
 
@@ -180,6 +182,13 @@ METHODS: Mapping[str, Method] = {
     "maccal": Method("Ours", "MaC-Cal: Mask-based Classifier Calibration. Pattern Recognition 177, 2026", second=Stage2()),
 }
 
+YARDSTICKS: Mapping[str, Method] = {
+    "temperature": Method(
+        "Temperature", "Guo, Pleiss, Sun, Weinberger: On Calibration of Modern Neural Networks. ICML 2017", second=Temperature()
+    ),
+}
+EVERY = {**METHODS, **YARDSTICKS}
+
 COMBINATIONS = tuple(
     f"{name}+maccal" for name in ("acls", "ls", "mbls", "mixup", "mit", "fl", "flsd", "dfl", "cpc", "mmce")
 )  # Table 3
@@ -208,12 +217,12 @@ def method(name: str) -> Plan:
     """
     parts = name.split("+")
     for part in parts:
-        if part not in METHODS:
-            raise ValueError(f"no method {part!r}; the methods are {', '.join(METHODS)}, or two of them, such as acls+maccal")
-    heads = [part for part in parts if METHODS[part].second]
-    networks = [part for part in parts if not METHODS[part].second] or ["vanilla"]
+        if part not in EVERY:
+            raise ValueError(f"no method {part!r}; the methods are {', '.join(EVERY)}, or two of them, such as acls+maccal")
+    heads = [part for part in parts if EVERY[part].second]
+    networks = [part for part in parts if not EVERY[part].second] or ["vanilla"]
     if parts not in (networks, heads, networks + heads) or len(networks) > 1 or len(heads) > 1:
-        second = ", ".join(key for key, row in METHODS.items() if row.second)
+        second = ", ".join(key for key, row in EVERY.items() if row.second)
         raise ValueError(f"{name!r} is not a method of stage I and then one of stage II, which are {second}")
     return Plan(networks[0], heads[0] if heads else None)
 

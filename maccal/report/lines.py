@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from maccal.methods import METHODS
+from maccal.methods import EVERY
 
 Row = Mapping[str, Any]
 LEVEL = 0.05
-SECOND = frozenset(name for name, row in METHODS.items() if row.second)
-NAMES = {name: "MaC-Cal" if name == "maccal" else row.title for name, row in METHODS.items()}
+SECOND = frozenset(name for name, row in EVERY.items() if row.second)
+NAMES = {name: "MaC-Cal" if name == "maccal" else row.title for name, row in EVERY.items()}
 
 
 class Setting(NamedTuple):
