@@ -44,7 +44,7 @@ def make_job(job: Job, place: Place) -> None:
 
 
 def bench(
-    grid: tyro.conf.Positional[str],
+    grids: tyro.conf.Positional[tuple[str, ...]],
     scale: str = "paper",
     seeds: tuple[int, ...] = (1, 2, 3),
     show_plan: Annotated[bool, tyro.conf.arg(name="plan")] = False,
@@ -56,10 +56,10 @@ def bench(
     root: Path | None = None,
     results: Path = Path("results"),
 ) -> None:
-    """Make the runs of a table or figure of the paper, and write their rows to <results>/bench-<scale>.jsonl.
+    """Make the runs of tables and figures of the paper, and write their rows to <results>/bench-<scale>.jsonl.
 
     Args:
-        grid: table1, ood, combine, cost, ablation, shift, mixup, gamma, sparsity, motivation, or all.
+        grids: table1, ood, combine, cost, ablation, shift, mixup, gamma, sparsity, motivation, or all.
         scale: paper is the paper's protocol; cpu the same grid on subsets with a small network.
         seeds: every run is made with each.
         show_plan: say what is there, what is missing and what it will cost, and make nothing.
@@ -71,10 +71,10 @@ def bench(
         root: folder with the data sets.
         results: folder for the rows; runs whose rows it has are not made again.
     """
-    wanted, console, file = jobs(grid, scale, seeds), Console(), results / f"bench-{scale}.jsonl"
+    wanted, console, file = jobs(grids, scale, seeds), Console(), results / f"bench-{scale}.jsonl"
     recorded = read(file)
     if show_plan:
-        show(console, scale, seeds, runs, recorded, grid)
+        show(console, scale, seeds, runs, recorded, grids)
         return
     place = Place(runs.absolute(), root and root.absolute(), SCALES[scale].shifted)
     who = Local(workers) if executor == "local" else Ray(address, gpus=gpus)
@@ -100,9 +100,10 @@ def read(file: Path) -> Rows:
     return {row["name"]: row for row in map(json.loads, lines)}
 
 
-def show(console: Console, scale: str, seeds: tuple[int, ...], runs: Path, recorded: Rows, grid: str) -> None:
+def show(console: Console, scale: str, seeds: tuple[int, ...], runs: Path, recorded: Rows, grids: tuple[str, ...]) -> None:
     table = Table("", "runs", "done", "failed", "missing", "hours left", box=None)
-    for name in [*(GRIDS if grid == "all" else []), grid]:
+    names = [*GRIDS, "all"] if "all" in grids else grids
+    for name in names:
         found = plan(jobs(name, scale, seeds), runs, recorded)
         hours = "unknown until one like it is done" if found.seconds is None else f"{found.seconds / 3600:.1f}"
         counts = [str(len(found.states)), *(str(found.count(state)) for state in ("done", "failed", "missing"))]

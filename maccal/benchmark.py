@@ -94,7 +94,7 @@ class Job:
 
 
 def alike(about: Row) -> Row:
-    return {**about, "recipe": {**about["recipe"], "precision": None}}
+    return {**about, "recipe": {**about.get("recipe", {}), "precision": None}}
 
 
 def row_of(job: Job, runs: Path) -> Row | None:
@@ -122,8 +122,8 @@ CIFARS = ("cifar10", "cifar100")
 
 def ablation(grid: Grid) -> list[Job]:
     jobs = [grid.job(data, grid.scale.last, "vanilla") for data in CIFARS]
-    rows = [(data, row) for data in CIFARS for row in ABLATION]
-    return jobs + [grid.job(data, grid.scale.last, "maccal", stage2=Stage2.ablation(row)) for data, row in rows]
+    heads = [*(Stage2.ablation(row) for row in ABLATION), Stage2(hidden=None)]  # the last: all steps but the restructured head
+    return jobs + [grid.job(data, grid.scale.last, "maccal", stage2=head) for data in CIFARS for head in heads]
 
 
 def mixup(grid: Grid) -> list[Job]:
@@ -152,14 +152,15 @@ GRIDS: Mapping[str, Callable[[Grid], list[Job]]] = {
 }
 
 
-def jobs(name: str, scale: str, seeds: Sequence[int], device: torch.device | str = "cpu") -> list[Job]:
-    """The runs of a table or figure, stage I before what builds on it, each once."""
-    if name != "all" and name not in GRIDS:
-        raise ValueError(f"no grid {name!r}; the grids are {', '.join(GRIDS)} and all")
+def jobs(names: str | Sequence[str], scale: str, seeds: Sequence[int], device: torch.device | str = "cpu") -> list[Job]:
+    """The runs of a table or figure, or of several, stage I before what builds on it, each once."""
+    keys = [names] if isinstance(names, str) else list(names)
+    if unknown := [key for key in keys if key not in (*GRIDS, "all")]:
+        raise ValueError(f"no grid {unknown[0]!r}; the grids are {', '.join(GRIDS)} and all")
     if scale not in SCALES:
         raise ValueError(f"no scale {scale!r}; the scales are {', '.join(SCALES)}")
     grids = [Grid(SCALES[scale], seed, torch.device(device)) for seed in seeds]
-    wanted = [job for grid in grids for key in (GRIDS if name == "all" else [name]) for job in GRIDS[key](grid)]
+    wanted = [job for grid in grids for key in (GRIDS if "all" in keys else keys) for job in GRIDS[key](grid)]
     merged: dict[str, Job] = {}
     for job in [Job(job.first) for job in wanted] + wanted:
         before = merged.get(job.config.name, job)
