@@ -1,67 +1,56 @@
-"""Every method on 10,000 CIFAR-10 images with a ResNet-8, from the command line, and stage II on top of each.
+"""Fill in the results at the end of each page of docs/methods from the rows of the benchmark.
 
-    python benchmarks/method_rows.py ROOT build/runs      # ROOT holds cifar-10-batches-py; about 40 minutes on a core, resumable
-
-Writes results/methods_cifar10.jsonl, a row a run, and fills in the results at the end of each page of docs/methods. One seed, 12
-epochs, no augmentation: it shows that every method trains, resumes, calibrates and is measured, not which of them is best.
+python benchmarks/method_rows.py [results/bench-cpu.jsonl]
 """
 
 import json
 import re
-import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 from maccal.files import write
-from maccal.methods import METHODS, method
+from maccal.methods import METHODS
+from maccal.report.lines import Book, Line, points
+from maccal.report.tables import word
 
 HOME = Path(__file__).parents[1]
-RECIPE = shlex.split("--data cifar10 --limit 10000 --model resnet8 --epochs 12 --schedule cosine --padding 0 --no-flip")
-NAMES = [*METHODS, *(f"{name}+maccal" for name, row in METHODS.items() if row.objective and name != "vanilla")]
+HEAD = ["| | accuracy, % | ECE, % | a calibrated model, % | NLL |", "|---|---:|---:|---:|---:|"]
 
 
-def run(name: str, root: Path, runs: Path) -> dict:
-    """The row of a run; the command makes it, or finds it made."""
-    command = [sys.executable, "-m", "maccal", "train", *RECIPE, "--method", name, "--root", str(root), "--runs", str(runs)]
-    subprocess.run(command, check=True, capture_output=True)
-    folder = runs / f"cifar10.10000-resnet8-{method(name).name}-s1"
-    return json.loads((folder / "row.json").read_text())
+def words(line: Line) -> str:
+    low, high = (points(line.mean(f"ece_null_{end}")) for end in ("low", "high"))
+    ece = f"{points(line.mean('ece'))} ± {points(line.spread('ece'))}"
+    return f"{points(line.mean('accuracy'))} | {ece} | {low} to {high} | {line.mean('nll'):.3f}"
 
 
-def words(row: dict) -> str:
-    low, high, null_low, null_high = (100 * row[f"ece_{end}"] for end in ("low", "high", "null_low", "null_high"))
-    ece = f"{100 * row['ece']:.2f} ({low:.2f} to {high:.2f}) | {null_low:.2f} to {null_high:.2f}"
-    return f"{100 * row['accuracy']:.2f} | {ece} | {row['nll']:.3f}"
-
-
-def page(name: str, rows: dict[str, dict]) -> str:
-    """The table at the end of a method's page: vanilla, the method, and MaC-Cal on top of it."""
-    shown = dict.fromkeys(["vanilla", name, "maccal" if name == "vanilla" else f"{name}+maccal"])
-    lines = [f"| {key} | {words(rows[key])} |" for key in shown if key in rows]
-    head = ["| | accuracy, % | ECE, % (95 % interval) | a calibrated model | NLL |", "|---|---:|---:|---:|---:|"]
+def page(name: str, book: Book) -> str:
+    """The tables at the end of a method's page: vanilla, the method, and MaC-Cal on top of it, on each data set."""
+    parts = ["", "## Results", ""]
+    for setting in book.settings:
+        shown = dict.fromkeys(["vanilla", name, "maccal" if name == "vanilla" else f"{name}+maccal"])
+        lines = [f"| {key} | {words(line)} |" for key in shown if (line := book.get(setting, key))]
+        parts += [f"{word(setting)}, {setting.model}:", "", *HEAD, *lines, ""]
+    seeds = sorted({seed for line in book.lines for seed in line.runs})
     note = (
-        "10,000 CIFAR-10 images, ResNet-8, 12 epochs without augmentation, seed 1; `benchmarks/method_rows.py`. One seed: a sample."
+        f"Means over seeds {', '.join(map(str, seeds))}, and the standard deviation of ECE over them. Small networks that know "
+        "their images by heart: [benchmark.md](../benchmark.md)."
     )
-    return "\n".join(["", "## Results", "", *head, *lines, "", note, ""])
+    return "\n".join([*parts, note, ""])
 
 
-def fill(name: str, rows: dict[str, dict]) -> None:
+def fill(name: str, book: Book) -> None:
     path = HOME / "docs" / "methods" / f"{name}.md"
     marks = rf"(<!-- results: {name} -->\n).*?(<!-- /results -->)"
-    text, count = re.subn(marks, lambda m: m[1] + page(name, rows) + m[2], path.read_text(), flags=re.DOTALL)
+    text, count = re.subn(marks, lambda m: m[1] + page(name, book) + m[2], path.read_text(), flags=re.DOTALL)
     assert count == 1, path
     write(path, text)
 
 
 def main() -> None:
-    rows = {}
-    for name in NAMES:
-        rows[name] = run(name, Path(sys.argv[1]), Path(sys.argv[2]))
-        print(f"{name:16} {words(rows[name])}", flush=True)
-        write(HOME / "results" / "methods_cifar10.jsonl", "".join(json.dumps(row) + "\n" for row in rows.values()))
+    file = Path(sys.argv[1]) if len(sys.argv) > 1 else HOME / "results" / "bench-cpu.jsonl"
+    book = Book.of([json.loads(line) for line in file.read_text().splitlines()])
     for name in METHODS:
-        fill(name, rows)
+        fill(name, book)
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ CIFARS = ("cifar10", "cifar100")
 
 def ablation(grid: Grid) -> list[Job]:
     jobs = [grid.job(data, grid.scale.last, "vanilla") for data in CIFARS]
-    heads = [*(Stage2.ablation(row) for row in ABLATION), Stage2(hidden=None)]  # the last: all steps but the restructured head
+    heads = [*(Stage2.ablation(row) for row in ABLATION), Stage2()]  # the last: all steps but the restructured head
     return jobs + [grid.job(data, grid.scale.last, "maccal", stage2=head) for data in CIFARS for head in heads]
 
 

@@ -1,30 +1,50 @@
-"""The verb `maccal report`: rows of the benchmark in, one page out."""
+"""The verb `maccal report`: rows of the benchmark in, one page out, and the paper's figures as files if asked for."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import tyro
 from rich.console import Console
 from rich.text import Text
 
+from maccal.figures import FIGURES, draw_all, rendered
 from maccal.files import write
 from maccal.report.claims import claims
 from maccal.report.leaderboard import leaderboard_page
 
 
 def report(
-    rows: tyro.conf.Positional[tuple[Path, ...]], out: Path = Path("report.html"), title: str = "Calibration methods, compared"
+    rows: tyro.conf.Positional[tuple[Path, ...]],
+    out: Path = Path("report.html"),
+    title: str = "Calibration methods, compared",
+    figures: Path | None = None,
 ) -> None:
-    """Write the page of the benchmark: leaderboard, the paper's tables with ours, and which of its claims hold here.
+    """Write the page of the benchmark: leaderboard, the paper's tables and figures with ours, and which of its claims hold here.
 
     Args:
         rows: .jsonl files of rows, such as results/bench-cpu.jsonl.
         out: the page.
         title: of the page.
+        figures: folder for the figures, each as <name>.svg and <name>.png.
     """
     found = [json.loads(line) for file in rows for line in file.read_text().splitlines() if line.strip()]
     page = write(out, leaderboard_page(found, title=title))
     console = Console()
     for claim in claims(found):
         console.print(Text(f"{claim.verdict:15} {claim.words}"), soft_wrap=True)
+    if figures:
+        write_figures(found, figures, console)
     console.print(Text(f"report: {page}"))
+
+
+def write_figures(rows: list[Mapping[str, Any]], folder: Path, console: Console) -> None:
+    """Each figure as .svg and .png; says which are left out and why."""
+    drawn, absent = draw_all(rows)
+    for name, figure in drawn.items():
+        for kind in ("svg", "png"):
+            write(folder / f"{name}.{kind}", rendered(figure, kind))
+    for name, reason in absent.items():
+        console.print(Text(f"left out: {FIGURES[name].title}: {reason}"), soft_wrap=True)
+    console.print(Text(f"figures: {len(drawn)} of {len(FIGURES)} in {folder}"))

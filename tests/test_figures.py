@@ -1,13 +1,15 @@
 """The paper's figures: which rows each takes, what it makes of them, and what is drawn."""
 
 import dataclasses
+import json
+from functools import cache
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from maccal import figures, geometry
-from maccal.benchmark import ALPHAS, GAMMAS, GRIDS, jobs
+from maccal.benchmark import GAMMAS, GRIDS, SCALES, jobs
 from maccal.figures.drawing import WIDTH, apart, bars_say, worded
 from maccal.figures.selection import by_seed, changes, left_out, plain, set_title, spread_of, title
 from maccal.methods import METHODS
@@ -82,7 +84,7 @@ def test_the_names_are_those_of_the_grids(grid):
         run = {key: getattr(config, key) for key in ("data", "model", "method", "seed", "limit")}
         own = config.described_method == config.plan.name
         assert (not changes({"name": config.name, "run": run})) == own
-    assert set(METHODS) == {one.config.method for one in jobs("table1", "cpu", (1,))}
+    assert set(METHODS) <= {one.config.method for one in jobs("table1", "cpu", (1,))}
 
 
 def test_only_complete_seeds_count():
@@ -275,7 +277,7 @@ def test_the_grids_of_mixup_and_gamma_are_found_whole():
         place = {"data": config.data, "model": config.model, "limit": config.limit}
         rows.append(row(config.method, described=config.described_method, **place, **more))
     _, lines = figures.prepare_mixup(rows)
-    assert [one.alpha.tolist() for one in lines] == [list(ALPHAS)] * 3
+    assert [one.alpha.tolist() for one in lines] == [list(SCALES["cpu"].alphas)] * 3
     assert figures.prepare_gamma(rows).gamma.tolist() == list(GAMMAS)
 
 
@@ -321,6 +323,17 @@ def test_cost_as_drawn(tmp_path):
     assert {"Vanilla", "MIT", "MaC-Cal", "training, both stages", "5 min"} <= set(words)
 
 
+@pytest.mark.parametrize(("times", "shown"), [((240, 360), ["4 min", "6 min", "8 min"]), ((50, 160), ["1 min", "2 min"])])
+def test_times_of_a_short_stretch(times, shown):
+    """There are few round ones among them, and the axis has some all the same."""
+    rows = [row(name, trained={"seconds": float(t)}) for name, t in zip(("ls", "fl"), times, strict=True)]
+    figure = figures.plot_cost(figures.prepare_cost(rows))
+    low, high = figure.axes[0].get_xlim()
+    ticks = [tick for tick in figure.axes[0].get_xticks() if low <= tick <= high]
+    assert len(ticks) >= 2
+    assert set(shown) <= {worded(tick) for tick in ticks}
+
+
 def test_names_of_points_do_not_cover_each_other():
     """Sixteen methods of about the same cost."""
     rng = np.random.default_rng(0)
@@ -343,7 +356,7 @@ def masked(accuracy, confidence):
 
 
 def test_motivation(tmp_path):
-    data = figures.prepare_motivation(masked([0.6, 0.9], [0.7, 0.97]), masked([0.88, 0.9], [0.89, 0.95]))
+    data = figures.motivation_from(masked([0.6, 0.9], [0.7, 0.97]), masked([0.88, 0.9], [0.89, 0.95]))
     assert data.inference.ratio.tolist() == [0, 0.5]  # ascending
     assert data.inference.accuracy.tolist() == [0.9, 0.6]
     assert data.inference.accuracy_spread.tolist() == [0.01, 0.02]
@@ -360,7 +373,7 @@ def test_motivation_takes_what_geometry_returns(tmp_path):
     rng = np.random.default_rng(0)
     weight, z = rng.normal(size=(3, 8)), rng.normal(size=(60, 8))
     numbers = geometry.masked_inference(weight, None, z, (z @ weight.T).argmax(1), [0.0, 0.5], draws=2)
-    data = figures.prepare_motivation(numbers, numbers)
+    data = figures.motivation_from(numbers, numbers)
     assert data.inference.accuracy[0] == 1
     assert np.array_equal(data.inference.histogram, numbers["histogram"][1])
     fine(figures.plot_motivation(data), tmp_path)
@@ -369,13 +382,14 @@ def test_motivation_takes_what_geometry_returns(tmp_path):
 def test_what_motivation_cannot_show():
     good = masked([0.6, 0.9], [0.7, 0.97])
     with pytest.raises(ValueError, match=r"no masking ratio 0.3; the ratios are 0, 0.5"):
-        figures.prepare_motivation(good, good, ratio=0.3)
+        figures.motivation_from(good, good, ratio=0.3)
     with pytest.raises(ValueError, match=r"no 'ratio' in the numbers of masked_retraining; .* `maccal bench motivation`"):
-        figures.prepare_motivation(good, {})
+        figures.motivation_from(good, {})
     with pytest.raises(ValueError, match="histograms of different bins"):
-        figures.prepare_motivation(good, good | {"edges": np.array([0, 0.4, 1])})
+        figures.motivation_from(good, good | {"edges": np.array([0, 0.4, 1])})
 
 
+@cache
 def view(scale):
     rng = np.random.default_rng(3)
     labels = np.arange(300) % 3
@@ -395,7 +409,7 @@ def view(scale):
 def test_before_and_after(tmp_path):
     before, probs, labels = view(3.0)
     after, *_ = view(0.5)
-    data = figures.prepare_before_after(before, after)
+    data = figures.before_after_from(before, after)
     assert data.before.mean_angle == pytest.approx(90)
     assert data.before.angle_spread == pytest.approx(np.sqrt(600))  # deviations 0, 30 and -30
     assert data.before.deviation[0, 1:].tolist() == pytest.approx([0, 30])
@@ -416,18 +430,134 @@ def test_before_and_after(tmp_path):
 def test_what_belongs_together_before_and_after():
     good, *_ = view(3.0)
     with pytest.raises(ValueError, match="maps before and after show different rows"):
-        figures.prepare_before_after(good, good | {"map": good["map"] | {"rows": np.arange(1, 31)}})
+        figures.before_after_from(good, good | {"map": good["map"] | {"rows": np.arange(1, 31)}})
     with pytest.raises(ValueError, match=r"the curve after has an ECE of 0\.\d+ and its numbers 0\.9000"):
-        figures.prepare_before_after(good, good | {"numbers": good["numbers"] | {"ece": 0.9}})
+        figures.before_after_from(good, good | {"numbers": good["numbers"] | {"ece": 0.9}})
     with pytest.raises(ValueError, match=r"no 'angles' for the classifier before; .* `maccal bench motivation`"):
-        figures.prepare_before_after({"map": good["map"]}, good)
+        figures.before_after_from({"map": good["map"]}, good)
     with pytest.raises(ValueError, match="angles of 1 class after"):
-        figures.prepare_before_after(good, good | {"angles": np.zeros((1, 1))})
+        figures.before_after_from(good, good | {"angles": np.zeros((1, 1))})
+
+
+def listed(numbers):
+    """As JSON has it."""
+    return json.loads(json.dumps(numbers, default=lambda value: value.tolist()))
+
+
+def masked_row(seed=1, accuracy=0.6, **more):
+    ways = {"inference": masked([accuracy, 0.9], [0.7, 0.97]), "retraining": masked([0.88, 0.9], [0.89, 0.95])}
+    return row("vanilla", seed, motivation=listed(ways), **more)
+
+
+def test_motivation_of_rows():
+    """The first data set's lowest seed; not a run of another method, with other settings, or without the part."""
+    rows = [masked_row(3, 0.3), masked_row(2, 0.2), masked_row(1, 0.1, data="cifar100"), row("vanilla", 1)]
+    rows += [masked_row(1, 0.5, described="vanilla,lr=1"), row("ls", motivation=rows[0]["motivation"])]
+    data = figures.prepare_motivation(rows)
+    assert (data.place, data.seed) == (("cifar10", "resnet8"), 2)
+    assert data.inference.accuracy.tolist() == [0.9, 0.2]
+    by_hand = figures.motivation_from(masked([0.2, 0.9], [0.7, 0.97]), masked([0.88, 0.9], [0.89, 0.95]))
+    assert same(dataclasses.replace(by_hand, place=data.place, seed=2), data)
+    assert any(text.startswith("resnet8, CIFAR-10, seed 2; bands: ") for text in texts(figures.plot_motivation(data)))
+
+
+def mapped_row(method, seed=1, scale=1.0, **more):
+    shown = dict(view(scale)[0])
+    numbers = shown.pop("numbers")
+    shown["curve"] = {key: np.nan_to_num(values) for key, values in shown["curve"].items()}
+    return (
+        row(method, seed, **more)
+        | {key: value for key, value in numbers.items() if key.startswith("ece")}
+        | {"motivation": listed(shown)}
+    )
+
+
+def test_before_and_after_of_rows(tmp_path):
+    """Seed 1 has no run of MaC-Cal with a map, so it is seed 2."""
+    rows = [mapped_row("vanilla", 1, 2.0), mapped_row("vanilla", 2, 3.0), mapped_row("maccal", 2, 0.5), row("maccal", 1)]
+    data = figures.prepare_before_after([*rows, mapped_row("maccal", 1, data="cifar100"), mapped_row("maccal", 3)])
+    assert (data.place, data.seed) == (("cifar10", "resnet8"), 2)
+    by_hand = figures.before_after_from(view(3.0)[0], view(0.5)[0])
+    assert (data.entropy_top, data.deviation_top) == (by_hand.entropy_top, by_hand.deviation_top)
+    assert np.array_equal(data.after.place, by_hand.after.place)
+    assert data.before.diagram.accuracy == pytest.approx(by_hand.before.diagram.accuracy)
+    assert data.after.diagram.numbers["ece"] == by_hand.after.diagram.numbers["ece"]
+    assert "resnet8, CIFAR-10, seed 2" in fine(figures.plot_before_after(data), tmp_path)
+
+
+# leaderboard
+
+
+def board_rows():
+    """Means of maccal 0.015 and 0.03, ls 0.02 and 0.02, vanilla 0.1 and 0.3; MIT has no run on CIFAR-100."""
+    eces = {"cifar10": {"maccal": (0.01, 0.02), "ls": (0.02,), "vanilla": (0.1,), "mit": (0.001,)}}
+    eces["cifar100"] = {"maccal": (0.03,), "ls": (0.01, 0.01, 0.04), "vanilla": (0.3,)}
+    rows = [
+        row(method, seed, ece=ece, data=data, limit=None if data == "cifar10" else 500)
+        for data, column in eces.items()
+        for method, values in column.items()
+        for seed, ece in enumerate(values, start=1)
+    ]
+    return [*rows, row("maccal", 3, ece=0.9, described="maccal,gamma=0.5"), row("ls+maccal", ece=0.001)]
+
+
+def test_leaderboard():
+    data = figures.prepare_leaderboard(board_rows())
+    assert data.methods == ("ls", "maccal", "vanilla")  # means over the panels: 0.02, 0.0225 and 0.2
+    assert data.left_out == ("mit",)
+    first, second = data.panels
+    assert (first.place, second.place) == (("cifar10", "resnet8"), ("cifar100.500", "resnet8"))
+    assert first.ece.mean.tolist() == pytest.approx([0.02, 0.015, 0.1])
+    assert first.ece.low.tolist() == pytest.approx([0.015, 0.01, 0.095])  # one seed: its interval; two: their range
+    assert first.ece.high.tolist() == pytest.approx([0.025, 0.02, 0.105])
+    assert second.ece.mean.tolist() == pytest.approx([0.02, 0.03, 0.3])
+    assert (second.ece.null_low.tolist(), second.ece.null_high.tolist()) == (pytest.approx([0.01] * 3), pytest.approx([0.02] * 3))
+    assert first.paper[1] == pytest.approx((0.92 + 1.25 + 0.96 + 1.05) / 400)
+    assert first.paper[2] == pytest.approx((4.11 + 4.06 + 4.02 + 3.68) / 400)
+    assert second.paper[2] == pytest.approx((14.36 + 17.85 + 11.74 + 16.04) / 400)
+
+
+def test_leaderboard_as_drawn(tmp_path):
+    figure = figures.plot_leaderboard(figures.prepare_leaderboard(board_rows()))
+    words = fine(figure, tmp_path)
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["LS", "MaC-Cal", "Vanilla"]
+    assert figure.axes[0].yaxis_inverted()
+    for axes, eces in zip(figure.axes, ([0.02, 0.015, 0.1], [0.02, 0.03, 0.3]), strict=True):
+        dots = axes.collections[-1].get_offsets()
+        assert dots[:, 0].tolist() == pytest.approx(eces)
+        assert dots[:, 1].tolist() == [0, 1, 2]
+        assert axes.get_xscale() == "log"  # 10 and 15 times
+    assert figure.axes[0].lines[0].get_xdata()[1] == pytest.approx(0.01045)
+    assert {"CIFAR-10", "CIFAR-100", "resnet8", "resnet8, 500 images", "1.50", "30.00"} <= set(words)
+    assert any("MIT left out where runs are missing" in text for text in words)
+
+
+@pytest.mark.parametrize("panels", [1, 5])
+def test_leaderboards_of_few_and_many_networks(panels, tmp_path):
+    """All close together: an axis from zero, and five panels in two rows of three; an ECE of nothing has its place."""
+    rows = [row(name, ece=0.03 + 0.001 * n, model=f"net{n}", data="mine") for n in range(panels) for name in METHODS]
+    figure = figures.plot_leaderboard(figures.prepare_leaderboard(rows))
+    fine(figure, tmp_path)
+    assert sum(axes.axison for axes in figure.axes) == panels
+    assert figure.axes[0].get_xlim()[0] == 0
+    fine(
+        figures.plot_leaderboard(
+            figures.prepare_leaderboard([*rows, *(row("new", ece=0.0, model=f"net{n}", data="mine") for n in range(panels))])
+        ),
+        tmp_path,
+    )
 
 
 # all
 
 OF_ROWS = {
+    "leaderboard": (figures.prepare_leaderboard, board_rows, "table1"),
+    "motivation": (figures.prepare_motivation, lambda: [masked_row(1, 0.1), masked_row(2, 0.2)], "motivation"),
+    "before_after": (
+        figures.prepare_before_after,
+        lambda: [mapped_row(name, seed) for name in ("vanilla", "maccal") for seed in (1, 2)],
+        "motivation",
+    ),
     "averages": (figures.prepare_averages, average_rows, "table1"),
     "shift": (figures.prepare_shift, shift_rows, "shift"),
     "mixup": (figures.prepare_mixup, mixup_rows, "mixup"),
@@ -453,6 +583,36 @@ def test_what_is_missing_names_its_grid(prepare, rows, grid, found):
         prepare(found)
 
 
+def test_all_figures_in_the_order_of_the_paper():
+    made = [one for _, rows, _ in OF_ROWS.values() for one in rows()]
+    assert set(figures.FIGURES) == set(OF_ROWS)
+    assert next(iter(figures.FIGURES)) == "leaderboard"
+    numbers = [entry.title.split(":")[0] for entry in figures.FIGURES.values()]
+    assert numbers == ["Leaderboard", *(f"Fig. {n}" for n in (1, 2, 4, 5, 6, 7, 8)), "Cost"]
+    drawn, absent = figures.draw_all(rows=[one for one in made if "motivation" not in one])
+    assert list(drawn) == [name for name in figures.FIGURES if name in drawn]
+    assert set(absent) == {"motivation", "before_after"}
+    assert absent["motivation"] == "no vanilla run with a masked head among the rows; run `maccal bench motivation`"
+
+
+def test_nothing_is_drawn_of_nothing():
+    drawn, absent = figures.draw_all(iter([]))
+    assert drawn == {}
+    assert {name: reason.split("`")[1].split()[-1] for name, reason in absent.items()} == {
+        name: grid for name, (_, _, grid) in OF_ROWS.items()
+    }
+    short = [{key: value for key, value in one.items() if key != "mce_low"} for one in average_rows()]
+    assert figures.draw_all(short)[1]["averages"] == "rows without 'mce_low'; make them again with `maccal bench`"
+
+
+@pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
+def test_the_same_figure_has_the_same_bytes(kind):
+    one, other = (
+        figures.rendered(figures.plot_before_after(figures.before_after_from(view(3.0)[0], view(0.5)[0])), kind) for _ in "ab"
+    )
+    assert one == other
+
+
 def test_a_figure_is_about_one_network():
     rows = gamma_rows() + [
         dict(one, run=one["run"] | {"model": "x"}, name=one["name"].replace("resnet8", "x")) for one in gamma_rows()
@@ -476,4 +636,6 @@ def test_the_theme_is_followed():
 
 def test_names_are_text_not_formulas(tmp_path):
     odd = [row(r"$\frac{", ece=0.02), row("vanilla", ece=0.1, data="cifar10")]
-    assert r"$\frac{" in fine(figures.plot_cost(figures.prepare_cost(odd)), tmp_path)
+    for name in ("cost", "averages", "leaderboard"):
+        entry = figures.FIGURES[name]
+        assert r"$\frac{" in fine(entry.plot(entry.prepare(odd), None), tmp_path)

@@ -2,18 +2,24 @@
 
 import json
 import math
+import os
 import random
 import re
+import subprocess
+import sys
 from dataclasses import asdict
+from functools import cache
 
 import pytest
 
 from maccal.benchmark import jobs
+from maccal.figures import FIGURES, draw_all, rendered
 from maccal.methods import COMBINATIONS, METHODS
 from maccal.report.claims import claims, standing
 from maccal.report.leaderboard import HEADINGS, board, leaderboard_page
 from maccal.report.lines import Book, Setting, contrast
 from maccal.report.tables import tables
+from maccal.report_verb import report
 from maccal.stage2 import ABLATION, Stage2
 
 NASTY = "<script>alert('x')</script><img src=x onerror=alert(1)> & \"quotes\" </script><!--"
@@ -24,10 +30,12 @@ HERE = Setting("cifar10", 0, "resnet8")
 def row(method, seed=1, ece=0.05, *, data="cifar10", model="resnet8", limit=None, variant=None, width=0.01, seconds=100.0, **more):
     """A row with an interval of ECE of this width and a null band from 0.5 to 1.2 %."""
     name = f"{data}.{limit}" if limit else data
-    run = {"data": data, "model": model, "method": method, "seed": seed, "limit": limit, "settings": {}}
+    run = {"data": data, "model": model, "method": method, "seed": seed, "limit": limit, "settings": more.pop("settings", {})}
     about = {key: more.pop(key, None) for key in ("feedback", "stage2")}
     numbers = {"ece": ece, "ece_low": ece - width / 2, "ece_high": ece + width / 2, "ece_null_low": 0.005, "ece_null_high": 0.012}
     others = {"accuracy": 0.9, "accuracy_low": 0.895, "accuracy_high": 0.905, "aece": ece, "mce": 3 * ece, "nll": 0.4 + ece}
+    others |= {f"{key}_{end}": by * others[key] for key in ("aece", "mce") for end, by in (("low", 0.9), ("high", 1.1))}
+    others |= {f"{key}_null_{end}": by for key in ("accuracy", "aece", "mce") for end, by in (("low", 0.01), ("high", 0.02))}
     return {
         "name": f"{name}-{model}-{variant or method}-s{seed}",
         "run": run | about,
@@ -261,24 +269,89 @@ def test_lines_of_the_board():
     assert second["text"][8:10] == ["vanilla itself", "+3.00\np = 0.035, 3 seeds"]
 
 
+def parts_of(job, ece):
+    """What a row has beside its numbers: as much as its job asks for."""
+    rng, ratios, part = random.Random(job.config.name), [0.0, 0.5, 0.9], {"auroc": 0.8 + 0.1 * ece, "fpr95": 0.5}
+    means = {"accuracy": [0.9, 0.7, 0.3], "confidence": [0.97, 0.8, 0.4]}
+    masked = {"ratio": ratios, "edges": [0, 0.5, 1], "histogram": [[0.1 * i, 1 - 0.1 * i] for i in range(3)]} | means
+    masked |= {f"{key}_spread": [0.01] * 3 for key in means}
+    places = {"place": [[rng.gauss(i % 3, 0.3), rng.gauss(i % 2, 0.3)] for i in range(60)], "entropy": [i / 60 for i in range(60)]}
+    spots = places | {"labels": [i % 3 for i in range(60)], "rows": list(range(60))}
+    curve = {"edges": [0, 0.5, 1], "count": [0, 1000], "confidence": [0, 0.9 + ece], "accuracy": [0, 0.9]}
+    angles = [[0, 80, 100], [80, 0, 90], [100, 90, 0]]
+    motivation = {"map": spots, "angles": angles, "curve": curve, "inference": masked, "retraining": masked}
+    shift = {"kinds": ["fog", "snow"], "severities": [1, 2], "ece": [[2 * ece, 3 * ece]] * 2, "overall": {"ece": 3 * ece}}
+    made = {"ood": {"mean": part}, "shift": shift, "motivation": motivation}
+    keep = {"keep": [0.5, 0.4, 0.35]} if job.config.method.endswith("maccal") else {}
+    return {name: made[name] for name in job.extras} | keep
+
+
+@cache
 def bench_rows(seeds=(1, 2)):
     """Made-up rows of the whole grid at the small scale."""
     rng, made = random.Random(0), []
     for job in jobs("all", "cpu", seeds):
         c = job.config
         ece = max(0.004, (0.012 if "maccal" in c.method else 0.03 + 0.004 * len(c.method)) * (1 + rng.gauss(0, 0.15)))
-        stage2, part = c.stage2 and asdict(c.stage2), {"auroc": 0.8 + rng.random() / 10, "fpr95": 0.5}
-        extra = {"ood": {"mean": part}} if "ood" in job.extras else {}
-        extra |= {"shift": {"overall": {"ece": 3 * ece}}} if "shift" in job.extras else {}
+        stage2, extra = c.stage2 and asdict(c.stage2), parts_of(job, ece)
         variant, seconds = c.described_method, 9.0 if stage2 else 240.0 + rng.random()
-        about = {"data": c.data, "model": c.model, "limit": c.limit, "feedback": c.feedback, "stage2": stage2}
+        about = {
+            "data": c.data,
+            "model": c.model,
+            "limit": c.limit,
+            "feedback": c.feedback,
+            "stage2": stage2,
+            "settings": dict(c.settings),
+        }
         made.append(row(c.method, c.seed, ece, variant=variant, seconds=seconds, **about, **extra))
-    return [*made, {"name": "cifar100.20000-resnet8-cpc-s9", "error": "RuntimeError: the loss is not a number"}]
+    failed = {"name": "cifar100.20000-resnet8-cpc-s9", "error": "RuntimeError: the loss is not a number"}
+    return json.loads(json.dumps([*made, failed]))
+
+
+@cache
+def bench_page(seeds=(1, 2)):
+    return leaderboard_page(bench_rows(seeds))
 
 
 def test_same_rows_same_bytes():
-    rows = bench_rows((1,))
-    assert leaderboard_page(rows) == leaderboard_page(rows[::-1])
+    assert bench_page((1,)) == leaderboard_page(bench_rows((1,))[::-1])
+
+
+def test_same_rows_same_bytes_in_another_process(tmp_path):
+    """Page and files, whatever the order of sets."""
+    (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in bench_rows((1,))))
+    command = [sys.executable, "-m", "maccal", "report", "rows.jsonl", "--out", "page.html", "--figures", "figures"]
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONHASHSEED": "1"}, check=True, capture_output=True)
+    assert b"figures: 9 of 9 in figures" in done.stdout
+    assert (tmp_path / "page.html").read_text() == bench_page((1,))
+    drawn, absent = draw_all(bench_rows((1,)))
+    assert absent == {}
+    files = {f"{name}.{kind}": rendered(figure, kind) for name, figure in drawn.items() for kind in ("svg", "png")}
+    assert {file.name: file.read_bytes() for file in (tmp_path / "figures").iterdir()} == files
+    assert int.from_bytes(files["gamma.png"][16:20], "big") == round(7.2 * 180)  # pixels across
+
+
+def test_figures_that_lack_rows_are_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row("vanilla")) + "\n")
+    report((tmp_path / "rows.jsonl",), out=tmp_path / "page.html", figures=tmp_path / "figures")
+    words = capsys.readouterr().out
+    lack = (
+        "Fig. 6: mixup, MIT and MaC-Cal over alpha: no runs of mixup with several alphas among the rows; run `maccal bench mixup`"
+    )
+    assert f"left out: {lack}\n" in words
+    assert f"figures: 3 of 9 in {tmp_path / 'figures'}" in words.replace("\n", "")
+    assert sorted(file.name for file in (tmp_path / "figures").iterdir()) == [
+        f"{name}.{kind}" for name in ("averages", "cost", "leaderboard") for kind in ("png", "svg")
+    ]
+    page = (tmp_path / "page.html").read_text()
+    assert f"<li>{lack}</li>" in page.replace("&#39;", "'")
+    assert page.count('<div role="img"') == 3
+
+
+def test_no_figures_if_told_so():
+    html = leaderboard_page([row("vanilla")], figures={})
+    assert "<h2>Figures</h2>" not in html
 
 
 def test_nothing_from_outside_and_nothing_hostile():
@@ -295,6 +368,7 @@ def test_nothing_from_outside_and_nothing_hostile():
 
 def test_an_empty_page():
     html = leaderboard_page([])
+    assert html.count("run `maccal bench ") == len(FIGURES)
     assert "MaC-Cal has not been measured yet." in html
     assert ">nan" not in html
 
@@ -307,7 +381,7 @@ def opened(browser, tmp_path):
     def open_page(html, **context):
         path.write_text(html, encoding="utf-8")
         view = browser.new_context(**context).new_page()
-        view.on("request", lambda request: requests.append(request.url))
+        view.on("request", lambda request: requests.append(request.url))  # pictures within the page are asked for like files
         view.on("console", lambda message: complaints.append(message.text))
         view.on("pageerror", lambda error: complaints.append(str(error)))
         view.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
@@ -315,7 +389,7 @@ def opened(browser, tmp_path):
         return view
 
     yield open_page
-    assert requests == [path.as_uri()]
+    assert [url for url in requests if not url.startswith("data:image/png;")] == [path.as_uri()]
     assert complaints == []
 
 
@@ -324,7 +398,7 @@ def column(view, place):
 
 
 def test_sorting_and_filtering(opened):
-    view = opened(leaderboard_page(bench_rows()))
+    view = opened(bench_page())
     eces = [float(text) for text in column(view, 3)]
     assert eces == sorted(eces)
     heads = view.locator("#leaderboard thead th")
@@ -346,7 +420,7 @@ def test_sorting_and_filtering(opened):
 
 
 def test_a_diagram_by_keyboard(opened):
-    view = opened(leaderboard_page(bench_rows()))
+    view = opened(bench_page())
     button = view.locator("#leaderboard tbody button").first
     button.focus()
     view.keyboard.press("Enter")
@@ -398,7 +472,7 @@ def test_the_rest_of_the_lines_on_demand(opened):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1400])
 def test_readable_in_both_schemes_and_widths(opened, scheme, width):
-    view = opened(leaderboard_page(bench_rows((1,))), color_scheme=scheme, viewport={"width": width, "height": 900})
+    view = opened(bench_page((1,)), color_scheme=scheme, viewport={"width": width, "height": 900})
     ink, paper = (
         view.evaluate(f"getComputedStyle(document.querySelector('.card')).{what}") for what in ("color", "backgroundColor")
     )
@@ -408,8 +482,34 @@ def test_readable_in_both_schemes_and_widths(opened, scheme, width):
     assert view.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_figure_once_with_words_in_both_schemes(opened, scheme):
+    view = opened(bench_page((1,)), color_scheme=scheme)
+    drawn = view.locator(".drawn")
+    assert drawn.locator("h3").all_inner_texts() == [entry.title for entry in FIGURES.values()]
+    assert drawn.locator("figcaption").all_inner_texts() == [entry.caption for entry in FIGURES.values()]
+    images = view.get_by_role("img")
+    for entry in FIGURES.values():
+        assert images.and_(view.locator(f'[aria-label="{entry.title}"]')).locator("svg").count() == 1
+    assert drawn.locator("svg").count() == len(FIGURES)
+    assert view.locator("#absent").count() == 0
+    described = "nodes => nodes.map(node => document.getElementById(node.getAttribute('aria-describedby')).textContent)"
+    assert drawn.locator("[role=img]").evaluate_all(described) == [entry.caption for entry in FIGURES.values()]
+    ids = view.evaluate("[...document.querySelectorAll('[id]')].map(node => node.id)")
+    assert len(ids) == len(set(ids))
+    links = "[...document.querySelectorAll('use')].every(node => document.getElementById(node.getAttribute('xlink:href').slice(1)))"
+    assert view.evaluate(links)
+    paper = view.evaluate("getComputedStyle(document.querySelector('#figure-leaderboard svg #leaderboard-patch_1 path')).fill")
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 25, 29)"}[scheme]
+    pictures = view.evaluate(
+        "[...document.querySelectorAll('.drawn image')].map(node => node.getAttribute('xlink:href').slice(0, 22))"
+    )
+    assert set(pictures) == {"data:image/png;base64,"}
+    assert "#0072b2" not in view.evaluate("[...document.querySelectorAll('.drawn')].map(node => node.outerHTML).join()")
+
+
 def test_prints_whole_and_dark_on_white(opened):
-    view = opened(leaderboard_page(bench_rows()), color_scheme="dark", viewport={"width": 1032, "height": 700})  # A4 on its side
+    view = opened(bench_page(), color_scheme="dark", viewport={"width": 1032, "height": 700})  # A4 on its side
     view.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     view.emulate_media(media="print")
     assert view.evaluate("getComputedStyle(document.querySelector('.card')).backgroundColor") == "rgb(255, 255, 255)"

@@ -1,9 +1,11 @@
 """What the figures have in common: a page's width, axes, colours, and names beside lines and points instead of a legend."""
 
+import io
 from collections.abc import Sequence
 from textwrap import fill
 from typing import Any, NamedTuple
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -14,8 +16,10 @@ from maccal.plots import Theme, style
 
 WIDTH = 7.2  # inches: a page without its margins
 SIZE = 8.0  # points of small text
-# Okabe and Ito's colours, the darker first: no yellow, which is lost on paper
-SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#1b1f24")
+DPI = 180
+LONGEST = 30  # letters of a name
+# Okabe and Ito's colours, the darker first: no yellow, which is lost on paper, and no black, which is lost on a dark page
+SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 TIMES = [n * unit for unit in (1, 60) for n in (1, 2, 5, 10, 15, 20, 30, 45)] + [3600 * n for n in (1, 2, 5, 10, 20, 50, 100, 200)]
 OTHERS = 0.4  # opacity of what is there for comparison only
 
@@ -25,6 +29,15 @@ def canvas(theme: Theme, rows: int, columns: int, height: float, **how: Any) -> 
     figure = Figure(figsize=(WIDTH, height), facecolor=theme.paper)
     figure.set_layout_engine("constrained", w_pad=0.05, h_pad=0.05, wspace=0.03)
     return figure, figure.subplots(rows, columns, squeeze=False, **how)
+
+
+def rendered(figure: Figure, kind: str) -> bytes:
+    """The figure as "svg", "pdf" or "png": the same bytes every time."""
+    buffer = io.BytesIO()
+    stamps = {"svg": ("Date", "Creator"), "pdf": ("CreationDate",), "png": ("Software",)}
+    with matplotlib.rc_context({"svg.hashsalt": "maccal"}):
+        figure.savefig(buffer, format=kind, dpi=DPI, metadata=dict.fromkeys(stamps[kind]))
+    return buffer.getvalue()
 
 
 def dress(axes: Axes, theme: Theme, x: str, y: str, heading: str = "") -> None:
@@ -46,7 +59,11 @@ def percent(axis: Axis, ticks: int = 5) -> None:
 def clock(axis: Axis) -> None:
     """Ticks at whole seconds, minutes and hours, on a logarithmic axis."""
     low, high = axis.get_view_interval()
-    inside = [tick for tick in TIMES if low <= tick <= high]
+    inside: list[float] = [tick for tick in TIMES if low <= tick <= high]
+    if len(inside) < 3:  # a short stretch: evenly, in the unit of its end
+        unit = 3600 if high >= 7200 else 60 if high >= 120 else 1
+        even = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(low / unit, high / unit)
+        inside = [unit * tick for tick in even if low <= unit * tick <= high]
     axis.set_major_locator(FixedLocator(inside[:: max(1, -(-len(inside) // 7))]))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: worded(value)))
@@ -71,6 +88,8 @@ def note(figure: Figure, theme: Theme, handles: Sequence[Any], words: str = "") 
         "columnspacing": 1.6,
     }
     legend = figure.legend(handles=list(handles), loc="outside lower center", ncols=min(5, len(handles)), **look)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
     if words:
         legend.set_title(fill(words, 110))
         legend.get_title().set(fontsize=SIZE, color=theme.quiet, multialignment="center", parse_math=False)
@@ -129,11 +148,20 @@ def in_points(axes: Axes, places: Sequence[tuple[float, float]]) -> np.ndarray:
     return np.asarray(axes.transData.transform(places)) * 72 / figure.dpi
 
 
+def short(name: str) -> str:
+    """What a figure has room for.
+
+    >>> short("resnet50, 10,000 images"), short("a name that nobody would give to a network")
+    ('resnet50, 10,000 images', 'a name that nobody would give…')
+    """
+    return name if len(name) <= LONGEST else name[: LONGEST - 1].rstrip() + "…"
+
+
 def write_beside(axes: Axes, label: Label, dx: float, dy: float, line: bool = False) -> None:
     """The name so many points from its place: right of there, or left if dx is negative; with a thin line if asked for."""
     look = {"arrowstyle": "-", "color": label.colour, "linewidth": 0.5, "alpha": 0.7, "shrinkA": 0, "shrinkB": 2}
     axes.annotate(
-        label.name, (label.x, label.y), (dx, dy), textcoords="offset points", fontsize=SIZE, color=label.colour, va="center",
+        short(label.name), (label.x, label.y), (dx, dy), textcoords="offset points", fontsize=SIZE, color=label.colour, va="center",
         ha="right" if dx < 0 else "left", arrowprops=look if line else None, parse_math=False, annotation_clip=False,
     )  # fmt: skip
 
@@ -146,15 +174,19 @@ def name_ends(axes: Axes, ends: Sequence[Label]) -> None:
             write_beside(axes, end, 5, float(dy))
 
 
-def name_points(axes: Axes, labels: Sequence[Label], low: np.ndarray, high: np.ndarray) -> None:
-    """Names beside points, where they hide no point, no bar from `low` to `high` and no other name, as far as there is room."""
+def name_points(axes: Axes, labels: Sequence[Label], corners: Sequence[tuple[float, float, float, float]]) -> None:
+    """Names beside points, where they hide no point, no bar and no other name, as far as there is room.
+
+    `corners` are the ends of a point's bars: left, bottom, right and top.
+    """
     places = in_points(axes, [(label.x, label.y) for label in labels])
-    bars = [in_points(axes, [(label.x, float(end)) for label, end in zip(labels, ends, strict=True)]) for ends in (low, high)]
+    ends = [in_points(axes, [corner[:2] for corner in corners]), in_points(axes, [corner[2:] for corner in corners])]
     taken = [np.array([*place - 3, *place + 3]) for place in places]
-    taken += [np.array([x - 1, bottom, x + 1, top]) for (x, bottom), (_, top) in zip(*bars, strict=True)]
+    taken += [np.array([x - 1, bottom, x + 1, top]) for (x, _), (_, bottom), (_, top) in zip(places, *ends, strict=True)]
+    taken += [np.array([left, y - 1, right, y + 1]) for (_, y), (left, _), (right, _) in zip(places, *ends, strict=True)]
     lowest, highest = in_points(axes, [(axes.get_xlim()[0], axes.get_ylim()[0]), (axes.get_xlim()[1], axes.get_ylim()[1])])
     for index in np.argsort(-places[:, 1], kind="stable"):
-        width = 0.58 * SIZE * len(labels[index].name)
+        width = 0.58 * SIZE * len(short(labels[index].name))
         steps = [(side * far, 4.0 * up) for far in (5.0, 20.0, 35.0, 50.0) for side in (1, -1) for up in range(-11, 12)]
         boxes = [box(places[index], step, width) for step in steps]
         costs = [overlap(one, taken) + 20 * beyond(one, lowest, highest) + length(s) for one, s in zip(boxes, steps, strict=True)]

@@ -1,7 +1,7 @@
-"""All methods side by side: averages over data sets and networks, calibration under corruption, and cost against quality."""
+"""All methods side by side: on each data set, on average, under corruption, and cost against quality."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,11 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator
 
+from maccal import paper
 from maccal.figures.drawing import (
     OTHERS,
     SERIES,
+    SIZE,
     Label,
     bars_say,
     canvas,
@@ -23,6 +25,7 @@ from maccal.figures.drawing import (
     name_points,
     note,
     percent,
+    short,
 )
 from maccal.figures.selection import (
     Place,
@@ -41,9 +44,11 @@ from maccal.figures.selection import (
     without,
 )  # fmt: skip
 from maccal.methods import method as plan_of
-from maccal.plots import Theme
+from maccal.plots import Theme, style
 
 MEASURES = {"accuracy": "accuracy", "ece": "ECE", "aece": "AECE", "mce": "MCE"}
+FAR = 10  # the highest ECE by the lowest, from where on the leaderboard's axis is logarithmic
+HOLLOW: dict[str, Any] = {"marker": "D", "markersize": 4, "markerfacecolor": "none", "markeredgewidth": 0.9}
 COMPARED = ("vanilla", "temperature", "maccal")  # drawn in colour wherever they are; the others in grey
 
 STEPS: tuple[Any, ...] = (np.mean, np.min, np.max)  # over seeds
@@ -58,6 +63,148 @@ def grouped(rows: Sequence[Row], grid: str) -> dict[str, list[list[Row]]]:
     groups = by_seed(rows, lambda row: row["run"]["method"])
     needed([seed[0] for group in groups.values() for seed in group], "method with a run on each data set and network", grid)
     return groups
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel of the leaderboard: ECE over the methods, and the paper's, NaN where it has none."""
+
+    place: Place
+    ece: Spread
+    paper: np.ndarray  # mean over its networks on that data set, as a fraction
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """The leaderboard figure: methods from the smallest mean ECE over the panels to the largest."""
+
+    methods: tuple[str, ...]
+    panels: tuple[Panel, ...]
+    left_out: tuple[str, ...]  # methods that lack a run in some place
+
+
+def prepare_leaderboard(rows: Iterable[Row]) -> Leaderboard:
+    """A panel a data set and network: the ECE of each method with its own settings that was run in all of them."""
+    chosen = needed(plain(rows), "run of a method with its own settings", "table1")
+    runs: dict[Place, list[Row]] = {}
+    for row in chosen:
+        runs.setdefault(place_of(row), []).append(row)
+    groups = {place: by_seed(found, lambda row: str(row["run"]["method"])) for place, found in sorted(runs.items())}
+    names = in_order(set.intersection(*map(set, groups.values())))
+    needed([group[name][0][0] for group in groups.values() for name in names], "method run on every data set and network", "table1")
+    means = np.mean([spread_of([group[name] for name in names], "ece").mean for group in groups.values()], 0)
+    order = [names[place] for place in np.argsort(means, kind="stable")]
+    panels = [
+        Panel(place, spread_of([group[name] for name in order], "ece"), printed(place[0], order)) for place, group in groups.items()
+    ]
+    return Leaderboard(tuple(order), tuple(panels), left_out(chosen, order))
+
+
+def printed(data: str, methods: Sequence[str]) -> np.ndarray:
+    """The paper's mean ECE of each method over its networks on a data set, as a fraction.
+
+    >>> printed("cifar10.10000", ["maccal", "new"]).round(5).tolist()
+    [0.01045, nan]
+    """
+    found: dict[str, list[float]] = {}
+    for row in paper.table("table1"):
+        if row["data"] == data.partition(".")[0]:
+            found.setdefault(row["method"], []).append(row["ece"] / 100)
+    return np.array([np.mean(found[name]) if name in found else np.nan for name in methods])
+
+
+def plot_leaderboard(data: Leaderboard, theme: Theme | None = None) -> Figure:
+    """A line a method, best at the top, with its ECE in per cent at the end of the line; at most four panels in a row."""
+    theme = theme or Theme()
+    count = len(data.panels)
+    lines = -(-count // 4)
+    columns = -(-count // lines)
+    figure, grid = canvas(theme, lines, columns, 0.8 + lines * (0.75 + 0.2 * len(data.methods)), sharey=True)
+    far = any(highest(panel) > FAR * lowest(panel.ece.mean, panel.paper) for panel in data.panels)
+    for empty in grid.flatten()[count:]:
+        empty.set_axis_off()
+    for panel, axes in zip(data.panels, grid.flatten(), strict=False):
+        draw_panel(axes, panel, data.methods, theme, far)
+        if far:
+            axes.xaxis.set_major_locator(FixedLocator(ticks(axes.get_xlim(), 6 if columns < 3 else 4)))
+    for first in grid[:, 0]:
+        name_lines(first, data.methods, theme)
+    handles: list[Any] = [
+        Line2D([], [], color=theme.quiet, marker="o", markersize=5, linewidth=1.4, label="mean ECE, in per cent"),
+        Line2D([], [], color=theme.quiet, linestyle="", label="the paper's, mean of its networks", **HOLLOW),
+        Patch(color=theme.band, label="calibrated, 95 %", linewidth=0),
+    ]
+    seeds = np.concatenate([panel.ece.seeds for panel in data.panels])
+    note(figure, theme, handles, bars_say(seeds) + without(data.left_out))
+    return figure
+
+
+def lowest(*values: np.ndarray) -> float:
+    """The smallest that has a place on a logarithmic axis."""
+    found = np.concatenate(values)
+    return float(np.min(found[found > 0], initial=1.0))
+
+
+def highest(panel: Panel) -> float:
+    return float(np.nanmax([*panel.ece.high, *panel.ece.mean, *panel.ece.null_high, *panel.paper]))
+
+
+def draw_panel(axes: Axes, panel: Panel, methods: Sequence[str], theme: Theme, far: bool) -> None:
+    """A line a method: null band, range, dot and the paper's mark."""
+    at = np.arange(len(methods))
+    left = 0.8 * lowest(panel.ece.mean, panel.ece.null_low, panel.paper) if far else 0.0
+    right = (1.15 if far else 1.04) * highest(panel)
+    if "maccal" in methods:
+        axes.axhspan(methods.index("maccal") - 0.5, methods.index("maccal") + 0.5, color=theme.under, alpha=0.1, linewidth=0)
+    axes.hlines(at, left, right, color=theme.quiet, linewidth=0.5, alpha=0.25)
+    draw_measure(axes, methods, floored(panel.ece, left), theme, null=True)
+    axes.plot(panel.paper, at, color=theme.quiet, linestyle="", zorder=2.5, **HOLLOW)
+    dress_panel(axes, panel, theme)
+    write_numbers(axes, methods, panel.ece.mean, theme)
+    axes.set_xscale("log" if far else "linear")
+    axes.set_xlim(left, right)
+    axes.xaxis.set_minor_locator(NullLocator())
+    percent(axes.xaxis, 4)
+
+
+def dress_panel(axes: Axes, panel: Panel, theme: Theme) -> None:
+    """The name of the data set over that of the network, and no axis at the left."""
+    style(axes, theme)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("ECE", color=theme.quiet, fontsize=9)
+    name, _, images = set_title(panel.place[0]).partition(", ")
+    axes.set_title(name, loc="left", color=theme.ink, fontsize=10, fontweight="bold", pad=18, parse_math=False)
+    words = ", ".join(part for part in (panel.place[1], images) if part)
+    look: dict[str, Any] = {"color": theme.quiet, "fontsize": SIZE, "parse_math": False}
+    axes.annotate(short(words), (0, 1), (0, 6), xycoords="axes fraction", textcoords="offset points", **look)
+
+
+def write_numbers(axes: Axes, methods: Sequence[str], values: np.ndarray, theme: Theme) -> None:
+    """In per cent, right of the axes."""
+    where: dict[str, Any] = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points", "annotation_clip": False}
+    for line, (name, value) in enumerate(zip(methods, values.tolist(), strict=True)):
+        look: dict[str, Any] = {"color": colour_of(name, theme), "fontweight": "bold" if name in COMPARED else "normal"}
+        axes.annotate(f"{100 * value:.2f}", (1, line), (30, 0), ha="right", va="center", fontsize=SIZE, **look, **where)
+
+
+def floored(spread: Spread, left: float) -> Spread:
+    """What would lie left of the axis begins at its edge."""
+    return replace(spread, low=np.maximum(spread.low, left), null_low=np.maximum(spread.null_low, left))
+
+
+def ticks(limits: tuple[float, float], most: int) -> list[float]:
+    """Of a logarithmic axis: 1, 2 and 5 of each power of ten, or 1 and 3, or 1, so that there are not too many.
+
+    >>> ticks((0.004, 0.3), 6), ticks((0.004, 0.3), 4)
+    ([0.005, 0.01, 0.02, 0.05, 0.1, 0.2], [0.01, 0.03, 0.1, 0.3])
+    """
+    low, high = limits
+    for digits in ((1, 2, 5), (1, 3), (1,)):
+        inside = [tick for power in range(-6, 1) for digit in digits if low <= (tick := float(f"{digit}e{power}")) <= high]
+        if len(inside) <= most:
+            break
+    return inside
 
 
 @dataclass(frozen=True)
@@ -84,6 +231,7 @@ def plot_averages(data: Averages, theme: Theme | None = None) -> Figure:
     """A panel a measure, a line a method, best calibrated at the top; grey is where a calibrated model would score."""
     theme = theme or Theme()
     figure, (panels,) = canvas(theme, 1, len(MEASURES), 1.35 + 0.21 * len(data.methods), sharey=True)
+    figure.set_layout_engine("constrained", w_pad=0.05, h_pad=0.05, wspace=0.06)
     for axes, (key, name) in zip(panels, MEASURES.items(), strict=True):
         draw_measure(axes, data.methods, data.measures[key], theme, null=key != "accuracy")
         dress(axes, theme, name, "")
@@ -91,13 +239,18 @@ def plot_averages(data: Averages, theme: Theme | None = None) -> Figure:
         axes.yaxis.set_major_locator(NullLocator())
         if key != "accuracy":
             axes.set_xlim(left=0)
-    panels[0].set_yticks(range(len(data.methods)), [title(name) for name in data.methods])
-    panels[0].set_ylim(len(data.methods) - 0.5, -0.5)
-    for tick, name in zip(panels[0].get_yticklabels(), data.methods, strict=True):
-        tick.set(color=colour_of(name, theme), fontweight="bold" if name in COMPARED else "normal")
+    name_lines(panels[0], data.methods, theme)
     handles = [Patch(color=theme.band, label="calibrated, 95 %", linewidth=0)]
     note(figure, theme, handles, f"{averaged_over(data.places)}; {bars_say(data.measures['ece'].seeds)}{without(data.left_out)}")
     return figure
+
+
+def name_lines(axes: Axes, methods: Sequence[str], theme: Theme) -> None:
+    """The methods beside the axes, from the top down."""
+    axes.set_yticks(range(len(methods)), [short(title(name)) for name in methods], parse_math=False)
+    axes.set_ylim(len(methods) - 0.5, -0.5)
+    for tick, name in zip(axes.get_yticklabels(), methods, strict=True):
+        tick.set(color=colour_of(name, theme), fontweight="bold" if name in COMPARED else "normal")
 
 
 def averaged_over(places: Sequence[Place]) -> str:
@@ -258,7 +411,10 @@ def plot_cost(panels: Sequence[Cost], theme: Theme | None = None) -> Figure:
     note(figure, theme, [Patch(color=theme.band, label="calibrated, 95 %", linewidth=0)], bars_say(seeds) + missing)
     for panel, one in zip(panels, axes, strict=True):
         points = zip(panel.methods, panel.seconds.tolist(), panel.ece.mean.tolist(), strict=True)
-        name_points(one, [Label(title(name), x, y, colour_of(name, theme)) for name, x, y in points], panel.ece.low, panel.ece.high)
+        bars = zip(
+            panel.seconds_low.tolist(), panel.ece.low.tolist(), panel.seconds_high.tolist(), panel.ece.high.tolist(), strict=True
+        )
+        name_points(one, [Label(title(name), x, y, colour_of(name, theme)) for name, x, y in points], list(bars))
     return figure
 
 

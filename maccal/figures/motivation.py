@@ -1,7 +1,7 @@
-"""Figs. 1 and 2: what random masks do to a classifier, from the arrays of maccal.geometry."""
+"""Figs. 1 and 2: what random masks do to a classifier, from rows of `maccal bench motivation` or arrays of maccal.geometry."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from maccal.figures.drawing import OTHERS, SERIES, SIZE, canvas, dress, figure_of, note, percent
+from maccal.figures.selection import Place, Row, needed, place_of, plain, set_title
 from maccal.metrics import Bins
 from maccal.metrics.bins import TICK
 from maccal.plots import FEW, Reliability, Theme, prepare_reliability, style
@@ -20,8 +21,9 @@ from maccal.plots import FEW, Reliability, Theme, prepare_reliability, style
 Numbers = Mapping[str, np.ndarray]
 DRAWN = ("ratio", "edges", "histogram", "accuracy", "accuracy_spread", "confidence", "confidence_spread")
 INTERVALS = ("ece", "ece_low", "ece_high", "ece_null_low", "ece_null_high")
-CLASSES = (*SERIES, "#882255", "#999933", "#8c6bb1")  # ten, with three of Tol's
+CLASSES = (*SERIES, "#b03a6e", "#999933", "#8c6bb1", "#7f8790")  # ten, all seen on white and on black
 SURE, UNSURE = 0.95, 0.12  # opacity of a point by its entropy
+DIAGONAL = (0.5, 0.5, 0.5, 0.35)  # of the matrix of angles
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,39 @@ class Motivation:
     trained: np.ndarray | None
     inference: Masked
     retraining: Masked
+    place: Place | None = None
+    seed: int | None = None
 
 
-def prepare_motivation(inference: Numbers, retraining: Numbers, ratio: float = 0.5) -> Motivation:
+def prepare_motivation(rows: Iterable[Row], ratio: float = 0.5) -> Motivation:
+    """Fig. 1 of the vanilla run whose head was masked; of several the first data set and network, and its lowest seed."""
+    chosen = needed(measured(rows, "vanilla", "inference", "retraining"), "vanilla run with a masked head", "motivation")
+    first = min(chosen, key=whose)
+    inference, retraining = (
+        {key: np.asarray(value) for key, value in first["motivation"][way].items()} for way in ("inference", "retraining")
+    )
+    return replace(motivation_from(inference, retraining, ratio), place=place_of(first), seed=first["run"]["seed"])
+
+
+def measured(rows: Iterable[Row], method: str, *parts: str) -> list[Row]:
+    """The plain runs of a method that have these parts of the motivation."""
+    found = [row for row in plain(rows) if row["run"]["method"] == method and row.get("motivation")]
+    return [row for row in found if all(part in row["motivation"] for part in parts)]
+
+
+def whose(row: Row) -> tuple[Place, int]:
+    return place_of(row), row["run"]["seed"]
+
+
+def said(place: Place | None, seed: int | None) -> str:
+    """
+    >>> said(("cifar10.10000", "resnet8"), 1), said(None, None)
+    ('resnet8, CIFAR-10, 10,000 images, seed 1', '')
+    """
+    return f"{place[1]}, {set_title(place[0])}, seed {seed}" if place else ""
+
+
+def motivation_from(inference: Numbers, retraining: Numbers, ratio: float = 0.5) -> Motivation:
     """Fig. 1 from what geometry.masked_inference and masked_retraining return; the histograms are those at `ratio`."""
     for name, numbers in (("masked_inference", inference), ("masked_retraining", retraining)):
         if missing := [key for key in DRAWN if key not in numbers or not len(numbers[key])]:
@@ -90,7 +122,8 @@ def plot_motivation(data: Motivation, theme: Theme | None = None) -> Figure:
     handles = [Line2D([], [], color=colour, label=name, linewidth=1.5) for colour, _, name in lines]
     handles += [Line2D([], [], color=colour, label=name, linewidth=1.5) for name, (colour, _) in ways.items()]
     handles.append(Line2D([], [], color=theme.quiet, linestyle=":", label="accuracy, as in b"))
-    note(figure, theme, handles, "bands: a standard deviation over draws of the masks, or over seeds")
+    bands = "bands: a standard deviation over draws of the masks, or over seeds"
+    note(figure, theme, handles, "; ".join(part for part in (said(data.place, data.seed), bands) if part))
     return figure
 
 
@@ -127,9 +160,23 @@ class BeforeAfter:
     after: Side
     entropy_top: float  # the 95th percentile of both maps: what is above is as pale
     deviation_top: float
+    place: Place | None = None
+    seed: int | None = None
 
 
-def prepare_before_after(before: Mapping[str, Any], after: Mapping[str, Any]) -> BeforeAfter:
+def prepare_before_after(rows: Iterable[Row]) -> BeforeAfter:
+    """Fig. 2 of a vanilla run and the MaC-Cal run on top of it; of several the first data set and network, and its lowest seed."""
+    found = list(rows)
+    before, after = ({whose(row): row for row in measured(found, name, "map", "angles", "curve")} for name in ("vanilla", "maccal"))
+    both = needed(
+        [before[key] for key in before.keys() & after.keys()], "vanilla and MaC-Cal run with a map of logits", "motivation"
+    )
+    first = min(both, key=whose)
+    sides = [row["motivation"] | {"numbers": row} for row in (first, after[whose(first)])]
+    return replace(before_after_from(*sides), place=place_of(first), seed=first["run"]["seed"])
+
+
+def before_after_from(before: Mapping[str, Any], after: Mapping[str, Any]) -> BeforeAfter:
     """Fig. 2 from two mappings with "map", "angles" and "curve", of geometry's logit_map, prototype_angles and calibration_curve,
     and "numbers", the row of the run or a summary with intervals. Both maps must show the same rows.
     """
@@ -145,21 +192,21 @@ def side(numbers: Mapping[str, Any], name: str) -> Side:
     for key in ("map", "angles", "curve", "numbers"):
         if key not in numbers:
             raise ValueError(f"no {key!r} for the classifier {name}; compute it from the runs of `maccal bench motivation`")
-    spots, angles = numbers["map"], np.asarray(numbers["angles"], np.float64)
+    place, labels, entropy = (np.asarray(numbers["map"][key]) for key in ("place", "labels", "entropy"))
+    angles = np.asarray(numbers["angles"], np.float64)
     off = angles[~np.eye(len(angles), dtype=bool)]
     if not len(off):
         raise ValueError(f"angles of {len(angles)} class {name}; at least two are needed")
     diagram = diagram_of(numbers["curve"], numbers["numbers"], name)
-    return Side(spots["place"], spots["labels"], spots["entropy"], angles, float(off.mean()), float(off.std()), diagram)
+    return Side(place, labels, entropy, angles, float(off.mean()), float(off.std()), diagram)
 
 
 def diagram_of(curve: Numbers, numbers: Mapping[str, Any], name: str) -> Reliability:
     """The diagram of a calibration curve; ValueError if the numbers are not of the same predictions."""
     count = np.asarray(curve["count"], np.float64)
     confidence, accuracy = (np.nan_to_num(np.asarray(curve[key], np.float64)) for key in ("confidence", "accuracy"))
-    bins = Bins(
-        curve["edges"], np.stack([count, np.rint(accuracy * count), confidence * count * TICK, 0 * count]), int(count.sum())
-    )
+    sums = np.stack([count, np.rint(accuracy * count), confidence * count * TICK, 0 * count])
+    bins = Bins(np.asarray(curve["edges"], np.float64), sums, int(count.sum()))
     if abs(bins.ece() - numbers["ece"]) > 1e-4:
         raise ValueError(
             f"the curve {name} has an ECE of {bins.ece():.4f} and its numbers {numbers['ece']:.4f}; they must belong together"
@@ -183,12 +230,13 @@ def plot_before_after(data: BeforeAfter, theme: Theme | None = None) -> Figure:
         for name, shade in dots.items()
     ]
     patches = {"too sure": theme.over, "not sure enough": theme.under, "calibrated, 95 %": theme.band}
-    note(figure, theme, handles + [Patch(color=colour, label=name, linewidth=0) for name, colour in patches.items()])
+    handles += [Patch(color=colour, label=name, linewidth=0) for name, colour in patches.items()]
+    note(figure, theme, handles, said(data.place, data.seed))
     return figure
 
 
 def draw_map(axes: Axes, one: Side, top: float, theme: Theme) -> None:
-    """Colour is the class, numbered at its middle; the paler, the higher the entropy."""
+    """Colour is the class, numbered at its middle; the fainter, the higher the entropy."""
     share = np.clip(one.entropy / top if top > 0 else 0 * one.entropy, 0, 1)
     colours = np.array([to_rgb(CLASSES[label % len(CLASSES)]) for label in one.labels])
     axes.scatter(
@@ -218,12 +266,15 @@ def frame(axes: Axes, theme: Theme) -> None:
 
 
 def draw_angles(axes: Axes, one: Side, top: float, theme: Theme) -> None:
-    """Light is near the mean angle; blue is narrower, vermilion wider, grey the diagonal."""
-    colours = LinearSegmentedColormap.from_list("angles", [theme.under, theme.paper, theme.over]).with_extremes(bad=theme.band)
+    """Clear is near the mean angle, so that the picture suits light pages and dark; blue is narrower, vermilion wider."""
+    narrow, wide = to_rgb(SERIES[0]), to_rgb(SERIES[1])
+    stops = [(0.0, (*narrow, 1.0)), (0.5, (*narrow, 0.0)), (0.5, (*wide, 0.0)), (1.0, (*wide, 1.0))]
+    colours = LinearSegmentedColormap.from_list("angles", stops).with_extremes(bad=DIAGONAL)
     scale = Normalize(-top or -1, top or 1)
     axes.imshow(one.deviation, cmap=colours, norm=scale, interpolation="nearest")
     bar = figure_of(axes).colorbar(ScalarMappable(scale, colours), ax=axes, shrink=0.8, pad=0.03)
     bar.outline.set_visible(False)
+    bar.ax.set_facecolor("none")
     bar.ax.tick_params(colors=theme.quiet, labelsize=SIZE, length=2)
     bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:+g}°" if value else "mean")
     frame(axes, theme)
@@ -242,6 +293,8 @@ def draw_curve(axes: Axes, model: Reliability, theme: Theme) -> None:
             axes.vlines(x, *ends, color=colour, alpha=opacity, linewidth=1.2, zorder=3, clip_on=False)
             axes.scatter(x, y, s=16, color=colour, alpha=opacity, edgecolor=theme.paper, linewidth=0.6, zorder=4, clip_on=False)
     style(axes, theme)
+    percent(axes.xaxis, 4)
+    percent(axes.yaxis, 4)
     axes.set(xlim=(0, 1), ylim=(0, 1))
     axes.set_box_aspect(1)
     axes.set_ylabel("accuracy", color=theme.quiet, fontsize=9)

@@ -89,7 +89,17 @@ def lowest(book: Book, key: str, words: str) -> Claim:
         f"{points(average(there['maccal'], key))} % over {counted(len(there['maccal']), 'setting')}; lowest of "
         f"{counted(len(others), 'other')}: {titled(nearest)}, {points(average(others[nearest], key))} % ({shown(found[nearest])})."
     )
-    return Claim(words, judged(found, len(METHODS) - 1), evidence + tally(found) + absent(set(METHODS) - set(there)))
+    evidence += tally(found) + yardstick(book, there["maccal"], key)
+    return Claim(words, judged(found, len(METHODS) - 1), evidence + absent(set(METHODS) - set(there)))
+
+
+def yardstick(book: Book, ours: Sequence[Line], key: str) -> str:
+    """What a temperature does with the held-out labels that MaC-Cal's feedback sees and the methods of stage I do not."""
+    lines = [line for own in ours if (line := book.get(own.setting, "temperature")) and line.values(key)]
+    if len(lines) < len(ours):
+        return ""
+    found = shown(contrast(ours, lines, key))
+    return f" A temperature fitted on the held-out labels that MaC-Cal's feedback sees: {points(average(lines, key))} % ({found})."
 
 
 def best_rank(book: Book) -> Claim:

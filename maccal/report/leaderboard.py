@@ -1,30 +1,37 @@
-"""The benchmark as one self-contained page: standing, claims, leaderboard, the paper's tables, and the runs that failed.
+"""The benchmark as one self-contained page: standing, claims, leaderboard, the paper's tables and figures, and runs that failed.
 
     leaderboard_page(rows)    rows as in results/bench-cpu.jsonl; the same rows give the same bytes
 
 The leaderboard is drawn in the browser from data in the page, as many lines at a time as one reads, so that ten thousand sort at
-once; the script is the one beside this file, and the page's policy lets no other run.
+once; the script is the one beside this file, and the page's policy lets no other run. The figures are drawn here, each once: their
+colours are the page's, so that they follow it from light to dark and to paper.
 """
 
 import base64
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import matplotlib
 from markupsafe import Markup
 
 from maccal import paper
+from maccal.figures import FIGURES, draw_all
+from maccal.figures.drawing import SERIES
 from maccal.methods import METHODS
-from maccal.report import TEMPLATES
+from maccal.report import PLACEHOLDERS, TEMPLATES, svg
 from maccal.report.claims import claims, standing
 from maccal.report.lines import Book, Contrast, Line, Row, chance, contrast, number, points, titled
 from maccal.report.tables import printed_ece, tables, word
 
 HERE = Path(__file__).parent
+DPI = 200  # of what is a picture within a drawing
+PAGE_COLOURS = {SERIES[0]: "var(--under)", SERIES[1]: "var(--over)"}  # the same on white, brighter on black
 
 
 class Cell(NamedTuple):
@@ -37,6 +44,15 @@ class Cell(NamedTuple):
 class Heading(NamedTuple):
     label: str
     meaning: str
+
+
+class Drawing(NamedTuple):
+    """A figure on the page; all its ids there begin with `name`."""
+
+    name: str
+    title: str
+    caption: str
+    svg: Markup
 
 
 HEADINGS = (
@@ -64,9 +80,10 @@ HEADINGS = (
 def leaderboard_page(
     rows: Sequence[Row], *, figures: Mapping[str, str] | None = None, title: str = "Calibration methods, compared"
 ) -> str:
-    """The page of these rows; `figures` are SVG texts by name, shown as they are."""
+    """The page of these rows and all figures that can be drawn of them; `figures`, SVG texts by name, are shown instead."""
     book, script = Book.of(rows), (HERE / "leaderboard.js").read_text()
     lines = board(book)
+    drawn, absent = drawings(rows) if figures is None else (given(figures), [])
     return TEMPLATES.get_template("leaderboard.html").render(
         title=title,
         book=book,
@@ -80,13 +97,41 @@ def leaderboard_page(
         sets=sorted({word(line.setting) for line in book.lines}),
         networks=sorted({line.setting.model for line in book.lines}),
         tables=tables(rows),
-        figures=[(name, Markup(text[text.index("<svg") :])) for name, text in sorted((figures or {}).items())],
+        figures=drawn,
+        absent=absent,
         failures=sorted((str(row["name"]), str(row["error"])) for row in rows if "error" in row),
         css=Markup((HERE / "report.css").read_text() + (HERE / "leaderboard.css").read_text()),
         script=Markup(script),
         policy="sha256-" + base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode(),
         board=Markup(json.dumps(lines, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")),
     )
+
+
+def drawings(rows: Sequence[Row]) -> tuple[list[Drawing], list[tuple[str, str]]]:
+    """The figures in the order of the paper, and the titles of those that lack rows with what to run."""
+    drawn, absent = draw_all(rows, PLACEHOLDERS)
+    with matplotlib.rc_context({"savefig.dpi": DPI}):
+        made = [Drawing(name, FIGURES[name].title, FIGURES[name].caption, inlined(svg(f), name)) for name, f in drawn.items()]
+    return made, [(FIGURES[name].title, reason) for name, reason in absent.items()]
+
+
+def given(figures: Mapping[str, str]) -> list[Drawing]:
+    return [
+        Drawing(f"given-{place}", name, "", inlined(text[text.index("<svg") :], f"given-{place}"))
+        for place, (name, text) in enumerate(sorted(figures.items()), start=1)
+    ]
+
+
+def inlined(text: str, name: str) -> Markup:
+    """An SVG among others on a page: the page's colours, and ids that begin with its name.
+
+    >>> inlined('<svg><path id="a" style="fill: #0072b2"/><use xlink:href="#a" clip-path="url(#b)"/></svg>', "gamma")
+    Markup('<svg><path id="gamma-a" style="fill: var(--under)"/><use xlink:href="#gamma-a" clip-path="url(#gamma-b)"/></svg>')
+    """
+    text = re.sub(r'(\sid="|href="#|url\(#)', rf"\g<1>{name}-", str(text))
+    for colour, variable in PAGE_COLOURS.items():
+        text = text.replace(colour, variable)
+    return Markup(text)
 
 
 def differs(book: Book) -> list[str]:
