@@ -14,7 +14,6 @@ import resource
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from maccal.features import extract
 from maccal.files import write
 from maccal.heads import Heads
 from maccal.models import Net
-from maccal.stage2 import Stage2
+from maccal.stage2 import BOTTLENECK, Stage2
 
 RESULTS = Path(__file__).parent.parent / "results"
 SIZES = [  # rows, features, classes, epochs
@@ -61,7 +60,7 @@ def in_every_epoch(network: Net, images: Tensor, labels: Tensor, config: Stage2)
 
 
 def against_the_paper(shared: Path, folder: Path) -> dict[str, float]:
-    config = Stage2(statistics="deployed")
+    config = Stage2(hidden=BOTTLENECK, statistics="deployed")
     network = public(shared, 56)
     images, labels = cifar(shared, folder, 10)[0]
     batches = [(normalised(x), y) for x, y in zip(images.split(500), labels.split(500), strict=True)]
@@ -102,7 +101,7 @@ def one_size(folder: Path, rows: int, width: int, classes: int, epochs: int) -> 
     starts = range(0, rows - 100, rows // 50)  # read, not mapped: the pages of a map would count as memory
     parts = [np.fromfile(file, np.float16, 100 * width, offset=2 * width * start).reshape(100, width) for start in starts]
     val = (np.concatenate(parts), torch.cat([y[start : start + 100] for start in starts]))
-    taken, head = seconds(lambda: calibrate_head(z, y, val=val, config=replace(Stage2(), epochs=epochs)))
+    taken, head = seconds(lambda: calibrate_head(z, y, val=val, config=Stage2(hidden=BOTTLENECK, epochs=epochs)))
     record = {"rows": rows, "features": width, "classes": classes, "epochs": epochs, "seconds": taken, "per_epoch": taken / epochs}
     return {**record, "peak_rss_gb": peak(), "rss_before_gb": before, "accuracy": head.history[-1]["accuracy"]}
 

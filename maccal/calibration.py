@@ -12,7 +12,7 @@ What the confidence should be, best first:
     neither, calibrate()   training rows mixed with others (views.py): the accuracy on them, but never surer than as trained
     neither                on the training rows, gamma x accuracy there
 
-Cost: N = 50,000, D = 64, K = 10, hidden 512, 40 epochs: about 10 s on two cores (results/cost.md).
+Cost: N = 50,000, D = 64, K = 10, 40 epochs: about 10 s on two cores with a bottleneck of 512 (results/cost.md), less without.
 """
 
 import math
