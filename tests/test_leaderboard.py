@@ -142,6 +142,18 @@ def test_lowest_of_all(ours, verdict):
     assert f"{100 * sum(ours) / len(ours):.2f} % over 1 setting" in found.evidence
 
 
+def test_the_yardstick_has_no_rank_and_refutes_nothing():
+    """A temperature on the same held-out labels is said beside the claim; it is not one of the methods that are compared."""
+    rows = everyone((0.020, 0.021, 0.022)) + seeded("temperature", (0.010, 0.011, 0.012))
+    found, stands = claim(rows, "MaC-Cal has the lowest ECE of all methods, averaged"), standing(rows)
+    assert found.verdict == "holds"
+    assert "MaC-Cal's feedback sees: 1.10 % (+1.00 points" in found.evidence
+    assert stands["temperature"] == pytest.approx(0.011)
+    assert "temperature" not in stands["ranks"]
+    assert "has a mean ECE of 1.10 %" in leaderboard_page(rows, figures={})
+    assert standing(everyone((0.02,)))["temperature"] is None
+
+
 def test_lowest_of_some_is_not_lowest_of_all():
     rows = [r for r in everyone((0.020, 0.021, 0.022)) if r["run"]["method"] != "dfl"]
     found = claim(rows, "MaC-Cal has the lowest ECE of all methods, averaged")

@@ -93,10 +93,16 @@ def lowest(book: Book, key: str, words: str) -> Claim:
     return Claim(words, judged(found, len(METHODS) - 1), evidence + absent(set(METHODS) - set(there)))
 
 
+def temperatures(book: Book, ours: Sequence[Line], key: str) -> list[Line]:
+    """The lines of the temperature in the same settings, if it is measured in all."""
+    lines = [line for own in ours if (line := book.get(own.setting, "temperature")) and line.values(key)]
+    return lines if len(lines) == len(ours) else []
+
+
 def yardstick(book: Book, ours: Sequence[Line], key: str) -> str:
     """What a temperature does with the held-out labels that MaC-Cal's feedback sees and the methods of stage I do not."""
-    lines = [line for own in ours if (line := book.get(own.setting, "temperature")) and line.values(key)]
-    if len(lines) < len(ours):
+    lines = temperatures(book, ours, key)
+    if not lines:
         return ""
     found = shown(contrast(ours, lines, key))
     return f" A temperature fitted on the held-out labels that MaC-Cal's feedback sees: {points(average(lines, key))} % ({found})."
@@ -274,14 +280,26 @@ def absent(names: set[str]) -> str:
 def standing(rows: Sequence[Row]) -> dict[str, Any]:
     """Mean ECE (a fraction) and mean rank of every method measured wherever MaC-Cal is, and the paper's on the same data sets.
 
+    `temperature` is the mean ECE of the yardstick, which has no rank.
+
     The paper's are of the same networks where it has them, else of its own networks on these data sets; None where there is none.
     """
-    there = field(Book.of(rows), "ece")
+    book = Book.of(rows)
+    there = field(book, "ece")
     if not there:
-        return dict.fromkeys(("ece", "rank", "paper_ece", "paper_rank")) | {"settings": [], "eces": {}, "ranks": {}}
+        return dict.fromkeys(("ece", "rank", "paper_ece", "paper_rank", "temperature")) | {"settings": [], "eces": {}, "ranks": {}}
     settings = [line.setting for line in there["maccal"]]
     eces, placed = {name: average(lines, "ece") for name, lines in there.items()}, ranks(there, lambda line: line.mean("ece"))
-    ours = {"ece": eces["maccal"], "rank": placed["maccal"], "settings": settings, "eces": eces, "ranks": placed}
+    scaled = temperatures(book, there["maccal"], "ece")
+    yard = average(scaled, "ece") if scaled else None
+    ours = {
+        "temperature": yard,
+        "ece": eces["maccal"],
+        "rank": placed["maccal"],
+        "settings": settings,
+        "eces": eces,
+        "ranks": placed,
+    }
     return ours | published(settings)
 
 
