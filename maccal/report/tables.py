@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from maccal import paper
-from maccal.methods import METHODS
+from maccal.methods import METHODS, YARDSTICKS
 from maccal.report.claims import ablated
 from maccal.report.lines import Book, Line, Row, Setting, points, titled
 
@@ -141,10 +141,18 @@ def printed_ece(method: str, setting: Setting) -> dict[str, Any] | None:
     return {"ece": fmean(row["ece"] for row in exact or table), "mean": not exact} if table else None
 
 
+def with_yardsticks(book: Book, methods: Sequence[str]) -> list[str]:
+    """And, below the paper's methods, the yardsticks that were measured."""
+    return [*methods, *(name for name in YARDSTICKS if any(book.get(s, name) for s in book.settings))]
+
+
 def table1(book: Book) -> Sheet:
     settings = networks(book, "table1", list(METHODS))
     columns = [Column(word(s), s.model, -1) for s in settings]
-    rows = [(titled(m), [percent([book.get(s, m)], "ece", printed_ece(m, s)) for s in settings]) for m in METHODS]
+    rows = [
+        (titled(m), [percent([book.get(s, m)], "ece", printed_ece(m, s)) for s in settings])
+        for m in with_yardsticks(book, list(METHODS))
+    ]
     about = "ECE in per cent. Beside a network that the paper does not have stands (≈) the mean of its networks on that data set."
     return sheet("table1", "Table 1: ECE", about, columns, rows)
 
@@ -164,7 +172,7 @@ def ood(book: Book) -> Sheet:
                 for key in ("auroc", "fpr95")
             ],
         )
-        for m in methods
+        for m in with_yardsticks(book, methods)
     ]
     about = (
         "Telling images from elsewhere, in per cent: the mean over SVHN and the other CIFAR. The paper does not name its networks."
@@ -230,7 +238,11 @@ def ablation(book: Book) -> Sheet:
         )
         for place, (step, component) in enumerate(steps)
     ]
+    default = [percent([book.get(s, "maccal")], key) for s in where for key in keys]
+    if any(math.isfinite(entry.value) for entry in default):
+        rows.append(("the default here: all of it, with a linear head", default))
     about = (
-        "In per cent; each line adds to the one above. The first is the network as trained; the paper's network is DenseNet-121."
+        "In per cent; each line adds to the one above, up to the paper's whole method. The first is the network as trained; the "
+        "paper's network is DenseNet-121."
     )
     return sheet("ablation", "Table 5: ablation", about, columns, rows)
