@@ -227,7 +227,7 @@ def test_sensitivity_to_gamma():
 def test_elsewhere_and_shift():
     def parts(auroc, ece):
         mean = {"auroc": auroc, "auroc_low": auroc - 0.005, "auroc_high": auroc + 0.005, "fpr95": 0.5}
-        return {"ood": {"mean": mean}, "shift": {"overall": {"ece": ece}}}
+        return {"ood": {"mean": mean}, "shift": {"overall": {"ece_pooled_mean": ece}}}
 
     one = [row("vanilla", 1, **parts(0.85, 0.2)), row("maccal", 1, **parts(0.88, 0.1))]
     assert claim(one, "MaC-Cal tells").verdict == "holds"

@@ -231,7 +231,7 @@ def test_the_shares_of_processes_make_up_the_batch(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_cut_at_its_stages(name):
-    """All modules in their order, once; stem and first stage see the whole image (half in resnet10), each later stage half of it."""
+    """All modules in order, once; stem and first stage see the whole image (resnet10: half of it), each later stage half of it."""
     net, size = network(name, "meta"), 64 if name.endswith("tiny") else 32
     pieces = stages(net)
     assert len(pieces) == 2 + (4 if name.startswith(("resnet50", "densenet121")) or name in ("resnet110", "resnet10") else 3)

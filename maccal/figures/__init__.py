@@ -114,8 +114,8 @@ FIGURES = {
     ),
     "shift": Entry(
         "Fig. 5: calibration under corruption",
-        "The test images are blurred, noisy or otherwise corrupted, more from left to right. The lower a line and the flatter, the "
-        "better the confidence keeps up with an accuracy that falls.",
+        "The test images under fifteen corruptions, blur, noise and others, all together, more of it from left to "
+        "right. The lower a line and the flatter, the better the confidence keeps up with an accuracy that falls.",
         prepare_shift,
         plot_shift,
     ),
@@ -143,7 +143,8 @@ FIGURES = {
     "cost": Entry(
         "Cost: training time against calibration error",
         "Not in the paper. A point a method: the farther left the cheaper, the lower the better calibrated; both stages of the "
-        "training count. A point within the grey cannot be told from a calibrated model.",
+        "training count, in seconds of a machine that may have had other work, and the point is the median over seeds. A point "
+        "within the grey cannot be told from a calibrated model.",
         prepare_cost,
         plot_cost,
     ),

@@ -276,7 +276,7 @@ class Shift:
     data: str
     severities: np.ndarray
     methods: tuple[str, ...]
-    median: np.ndarray  # over corruptions; mean over seeds
+    ece: np.ndarray  # of all corruptions together; mean over seeds
     low: np.ndarray  # range over seeds
     high: np.ndarray
     seeds: np.ndarray
@@ -286,9 +286,9 @@ class Shift:
 
 
 def prepare_shift(rows: Iterable[Row]) -> list[Shift]:
-    """A panel a data set: ECE averaged over networks, then the median over corruptions, then the mean over seeds.
+    """A panel a data set: ECE of all corruptions together, averaged over networks and then over seeds.
 
-    Severity 0 has all test images; where corruptions were made of fewer, ECE is a little larger for that alone.
+    An ECE of few images is large by chance alone, so the fifteen corruptions are pooled; `shift.ece` of the rows has them apart.
     """
     found = [row for row in done(rows) if "shift" in row]
     chosen = needed([row for row in plain(rows) if "shift" in row] if found else [], "corrupted images", "shift")
@@ -301,18 +301,18 @@ def shift_of(data: str, rows: Sequence[Row]) -> Shift:
     groups = grouped(rows, "shift")
     names = in_order(groups)
     paths = [np.array([severities_of(seed) for seed in groups[name]]) for name in names]
-    median, low, high = (np.array([step(path, axis=0) for path in paths]) for step in STEPS)
+    ece, low, high = (np.array([step(path, axis=0) for path in paths]) for step in STEPS)
     null = [float(np.mean([row[f"ece_null_{side}"] for row in rows])) for side in ("low", "high")]
     others = [place for place, name in enumerate(names) if name not in COMPARED] or list(range(len(names)))
-    best = names[min(others, key=lambda place: median[place, 1:].mean())]
+    best = names[min(others, key=lambda place: ece[place, 1:].mean())]
     severities = np.array([0, *rows[0]["shift"]["severities"]])
     seeds, missing = np.array([len(path) for path in paths]), left_out(rows, names)
-    return Shift(data, severities, tuple(names), median, low, high, seeds, (null[0], null[1]), best, missing)
+    return Shift(data, severities, tuple(names), ece, low, high, seeds, (null[0], null[1]), best, missing)
 
 
 def severities_of(rows: Sequence[Row]) -> np.ndarray:
-    """The clean ECE, then the median over corruptions at each severity, of the mean over networks."""
-    corrupted = np.median(np.mean([row["shift"]["ece"] for row in rows], 0), 0)
+    """The clean ECE, then that of all corruptions at each severity, means over networks."""
+    corrupted = np.mean([row["shift"]["ece_pooled"] for row in rows], 0)
     return np.array([np.mean([row["ece"] for row in rows]), *corrupted])
 
 
@@ -322,7 +322,7 @@ def plot_shift(panels: Sequence[Shift], theme: Theme | None = None) -> Figure:
     figure, (axes,) = canvas(theme, 1, len(panels), 3.6)
     named = []
     for place, (panel, one) in enumerate(zip(panels, axes, strict=True)):
-        dress(one, theme, "severity", "ECE, median over corruptions" if place == 0 else "", set_title(panel.data))
+        dress(one, theme, "severity", "ECE, all corruptions" if place == 0 else "", set_title(panel.data))
         ends = draw_shift(one, panel, theme)
         one.set(xlim=(-0.35, panel.severities[-1] + 0.1), ylim=(0, None), xticks=panel.severities)
         named.append((one, ends))
@@ -340,14 +340,14 @@ def draw_shift(axes: Axes, panel: Shift, theme: Theme) -> list[Label]:
     """The lines; returns the ends of those to be named."""
     axes.bar(0, panel.null[1] - panel.null[0], 0.5, panel.null[0], color=theme.band, linewidth=0)
     ends = []
-    for name, median, low, high in zip(panel.methods, panel.median, panel.low, panel.high, strict=True):
+    for name, ece, low, high in zip(panel.methods, panel.ece, panel.low, panel.high, strict=True):
         if name not in (*COMPARED, panel.best):
-            axes.plot(panel.severities, median, color=theme.quiet, alpha=OTHERS, linewidth=1)
+            axes.plot(panel.severities, ece, color=theme.quiet, alpha=OTHERS, linewidth=1)
             continue
         colour = SERIES[3] if name not in COMPARED else colour_of(name, theme)
         axes.fill_between(panel.severities, low, high, color=colour, alpha=0.2, linewidth=0)
-        axes.plot(panel.severities, median, color=colour, linewidth=1.8, marker="o", markersize=3, zorder=3)
-        ends.append(Label(title(name), float(panel.severities[-1]), float(median[-1]), colour))
+        axes.plot(panel.severities, ece, color=colour, linewidth=1.8, marker="o", markersize=3, zorder=3)
+        ends.append(Label(title(name), float(panel.severities[-1]), float(ece[-1]), colour))
     return ends
 
 
@@ -357,7 +357,7 @@ class Cost:
 
     data: str
     methods: tuple[str, ...]
-    seconds: np.ndarray  # of both stages, mean over networks and seeds
+    seconds: np.ndarray  # of both stages, mean over networks, median over seeds
     seconds_low: np.ndarray
     seconds_high: np.ndarray
     ece: Spread
@@ -367,7 +367,7 @@ class Cost:
 def prepare_cost(rows: Iterable[Row]) -> list[Cost]:
     """A panel a data set: seconds of training against ECE. What stage I took is added to runs that are a stage II.
 
-    A run whose stage I is not among the rows is left out. Stage II is cheaper where the features were extracted before.
+    A run whose stage I is not among the rows is left out.
     """
     timed = [row for row in plain(rows) if "seconds" in row.get("trained", {})]
     whole = {row["name"]: row["trained"]["seconds"] for row in timed}
@@ -391,8 +391,8 @@ def cost_of(data: str, rows: Sequence[Row], totals: dict[str, float]) -> Cost:
     groups = grouped(rows, "cost")
     names = in_order(groups)
     times = [np.array([np.mean([totals[row["name"]] for row in seed]) for seed in groups[name]]) for name in names]
-    mean, low, high = (np.array([step(time) for time in times]) for step in STEPS)
-    return Cost(data, tuple(names), mean, low, high, spread_of([groups[name] for name in names], "ece"), left_out(rows, names))
+    middle, low, high = (np.array([step(time) for time in times]) for step in (np.median, np.min, np.max))
+    return Cost(data, tuple(names), middle, low, high, spread_of([groups[name] for name in names], "ece"), left_out(rows, names))
 
 
 def plot_cost(panels: Sequence[Cost], theme: Theme | None = None) -> Figure:

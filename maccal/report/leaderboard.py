@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import median
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -73,7 +73,7 @@ HEADINGS = (
     Heading("MCE", "in per cent"),
     Heading("NLL", "negative log likelihood"),
     Heading("seeds", "how many runs the means are of"),
-    Heading("seconds", "of training, both stages where there are two"),
+    Heading("seconds", "of training, both stages where there are two; median over seeds"),
 )
 
 
@@ -170,7 +170,7 @@ def cells(line: Line, book: Book, best: Line) -> list[Cell]:
         *(share(line, key) for key in ("accuracy", "aece", "mce")),
         Cell(clean(line.mean("nll")), f"{line.mean('nll'):.3f}" if line.values("nll") else "–"),
         Cell(len(line.runs), str(len(line.runs))),
-        Cell(fmean(times), f"{fmean(times):,.0f}") if times else Cell(None, "–"),
+        Cell(median(times), f"{median(times):,.0f}") if times else Cell(None, "–"),
     ]
 
 

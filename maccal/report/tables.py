@@ -7,7 +7,7 @@ paper's networks on that data set. A cell without a run is a dash, and what the 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from maccal import paper
@@ -209,14 +209,17 @@ def cost(book: Book) -> Sheet:
     methods = list(dict.fromkeys(row["method"] for row in paper.table("cost")))
     settings = networks(book, "cost", methods)
     rows = [(titled(m), [seconds(book, s, m) for s in settings]) for m in methods]
-    about = "Seconds of the whole training, both stages; the paper's on its own machine."
+    about = (
+        "Seconds of the whole training, both stages, median over seeds, on a machine that may have had other work; the paper's "
+        "on its own."
+    )
     return sheet("cost", "Table 4: cost", about, [Column(word(s), s.model) for s in settings], rows)
 
 
 def seconds(book: Book, setting: Setting, method: str) -> Entry:
     line, printed = book.get(setting, method), paper.published("cost", method=method, data=setting.data, model=setting.model)
     values = book.seconds(line).values() if line else ()
-    value = fmean(values) if values else math.nan
+    value = median(values) if values else math.nan
     return Entry(value, f"{value:,.0f}" if values else "–", paper=f"{printed['seconds']:,}" if printed else "")
 
 
