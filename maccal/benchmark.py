@@ -64,7 +64,7 @@ SCALES: Mapping[str, Scale] = {
         {"cifar10": ("resnet10",), "cifar100": ("resnet10",)},
         {"cifar10": 10_000, "cifar100": 20_000},
         {"cifar10": QUICK, "cifar100": replace(QUICK, epochs=13)},
-        alphas=(0.1, 0.5, 1.0, 2.0),
+        alphas=(0.2, 1.0, 5.0),
         shifted=500,
     ),
 }
