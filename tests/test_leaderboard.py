@@ -303,7 +303,7 @@ def parts_of(job, ece):
     curve = {"edges": [0, 0.5, 1], "count": [0, 1000], "confidence": [0, 0.9 + ece], "accuracy": [0, 0.9]}
     angles = [[0, 80, 100], [80, 0, 90], [100, 90, 0]]
     motivation = {"map": spots, "angles": angles, "curve": curve, "inference": masked, "retraining": masked}
-    shift = {"kinds": ["fog", "snow"], "severities": [1, 2], "ece": [[2 * ece, 3 * ece]] * 2, "overall": {"ece": 3 * ece}}
+    shift = {"kinds": ["fog"], "severities": [1, 2], "ece_pooled": [2 * ece, 3 * ece], "overall": {"ece_pooled_mean": 3 * ece}}
     made = {"ood": {"mean": part}, "shift": shift, "motivation": motivation}
     keep = {"keep": [0.5, 0.4, 0.35]} if job.config.method.endswith("maccal") else {}
     return {name: made[name] for name in job.extras} | keep
