@@ -24,8 +24,8 @@ from torch import Tensor
 
 from maccal.calibration import calibrate_head
 from maccal.features import extract
-from maccal.files import write
 from maccal.heads import Heads
+from maccal.io import write
 from maccal.models import Net
 from maccal.stage2 import BOTTLENECK, Stage2
 

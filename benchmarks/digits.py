@@ -14,7 +14,7 @@ from rich.progress import Progress
 
 from maccal.calibration import calibrate
 from maccal.demo import DEFAULT_TASK, digits, fit, one_thread
-from maccal.files import write
+from maccal.io import write
 from maccal.metrics import summary
 
 RESULTS = Path(__file__).parent.parent / "results"

@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-from maccal.files import write
+from maccal.io import write
 from maccal.methods import METHODS
 from maccal.report.lines import Book, Line, points
 from maccal.report.tables import word

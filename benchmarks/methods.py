@@ -23,7 +23,7 @@ from maccal.calibration import calibrate_head
 from maccal.data.pixels import CIFAR
 from maccal.data.split import Split
 from maccal.features import extract
-from maccal.files import write
+from maccal.io import write
 from maccal.memory import keep_memory
 from maccal.methods import METHODS, settings_of
 from maccal.methods.tst import TwoStage, two_stage_head

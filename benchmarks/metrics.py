@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from maccal.files import write
+from maccal.io import write
 
 SIZES = [(1_000_000, 10), (100_000, 100), (1_000_000, 100), (50_000, 1000)]
 RESULTS = Path(__file__).parent.parent / "results"

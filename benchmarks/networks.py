@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from maccal.data.augment import crop_and_flip
 from maccal.data.cifar import FILES, from_pickle
-from maccal.files import write_with
+from maccal.io import write_with
 from maccal.models import Net, build, load_public
 
 MEAN = torch.tensor([0.485, 0.456, 0.406])[:, None, None]

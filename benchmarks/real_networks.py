@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from maccal.calibration import calibrate_heads, mean_confidence
 from maccal.features import Features, extract, find_head
-from maccal.files import write
+from maccal.io import write
 from maccal.metrics import summary
 from maccal.posthoc import TemperatureScaling
 from maccal.stage2 import ABLATION, BOTTLENECK, Stage2

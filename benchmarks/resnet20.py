@@ -16,7 +16,7 @@ from networks import cifar, normalised, public
 from torch import Tensor
 
 from maccal.calibration import calibrate
-from maccal.files import write
+from maccal.io import write
 from maccal.metrics import compare, softmax, summary
 from maccal.plots import reliability
 from maccal.posthoc import TemperatureScaling

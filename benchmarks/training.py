@@ -27,7 +27,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from maccal.data.pixels import CIFAR
 from maccal.data.split import Split
-from maccal.files import write
+from maccal.io import write
 from maccal.models import build
 from maccal.recipes import Recipe
 from maccal.training import Objective, Training

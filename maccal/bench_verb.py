@@ -14,7 +14,7 @@ from rich.text import Text
 from maccal.benchmark import GRIDS, SCALES, Job, Rows, collect, jobs, plan, remaining
 from maccal.evaluation import extend_row, ood_run, shift_run
 from maccal.executors import Local, Ray, work
-from maccal.files import write
+from maccal.io import write
 from maccal.parallel import joined
 from maccal.pipeline import make_run, motivation_run
 

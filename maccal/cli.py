@@ -18,7 +18,7 @@ from maccal.data_verbs import data as data_sets
 from maccal.demo import run_demo
 from maccal.demo import table as compact
 from maccal.evaluation import extend_row, ood_run, shift_run
-from maccal.files import write
+from maccal.io import write
 from maccal.jobs import Settings, calibrate_file, calibrate_model
 from maccal.memory import keep_memory
 from maccal.metrics import METRICS, Difference, Summary

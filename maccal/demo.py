@@ -28,7 +28,7 @@ from rich.text import Text
 from torch import Tensor, nn
 
 from maccal.calibration import DEFAULT, calibrate_head
-from maccal.files import npz, write
+from maccal.io import npz, write
 from maccal.metrics import METRICS
 from maccal.metrics.summaries import show
 from maccal.posthoc import TemperatureScaling

@@ -28,13 +28,13 @@ from maccal.data.cifar_c import FOLDERS, SEVERITIES, opened, part
 from maccal.data.corruptions import CORRUPTIONS, Corrupt
 from maccal.data.downloads import data_root
 from maccal.data.pixels import PIXELS, Pixels
-from maccal.data.split import DataError, stratified
-from maccal.files import write
+from maccal.data.split import stratified
+from maccal.io import FileError, write
 from maccal.metrics import Bins, auroc, energy, fpr95, max_logit, max_softmax, negative_entropy, nll, top_label
 from maccal.metrics.inputs import Array, check_logits
 from maccal.metrics.resampling import centred
 from maccal.parallel import my_rank
-from maccal.runs import PARTS, UNFINISHED, RunError, load_run, predictions_of, read_config
+from maccal.runs import PARTS, UNFINISHED, load_run, predictions_of, read_config
 from maccal.training import predict
 
 Cells = Iterator[tuple[str, int, Split]]
@@ -161,14 +161,14 @@ def published_shift(
 ) -> dict[str, Any]:  # fmt: skip
     """The same numbers from the published files of CIFAR-10-C or CIFAR-100-C below root, all checked before the first is read.
 
-    `limit` keeps so many images of each corruption and severity. DataError where the file of a corruption is missing.
+    `limit` keeps so many images of each corruption and severity. FileError where the file of a corruption is missing.
     """
     names, levels = checked(kinds, severities)
     if classes not in FOLDERS:
         raise ValueError(f"no published corruptions of a data set of {classes} classes; only of cifar10 and cifar100")
     files, labels = opened(classes, data_root(root), None)
     if missing := [kind for kind in names if kind not in files]:
-        raise DataError(data_root(root) / FOLDERS[classes], f"no {missing[0]}.npy; download the set again, or choose other kinds")
+        raise FileError(data_root(root) / FOLDERS[classes], f"no {missing[0]}.npy; download the set again, or choose other kinds")
     whole = ((kind, level, part(files[kind], labels, level)) for kind in names for level in levels)
     cells = ((kind, level, split.rows(rows_of(split.labels.numpy(), limit))) for kind, level, split in whole)
     return {"source": "published"} | measured(network, cells, pixels, names, levels, progress)
@@ -239,7 +239,7 @@ def extend_row(folder: Path, **parts: Mapping[str, Any]) -> Path:
     try:
         row = json.loads(path.read_text())
     except FileNotFoundError:
-        raise RunError(folder, f"no row.json: {UNFINISHED}") from None
+        raise FileError(folder, f"no row.json: {UNFINISHED}") from None
     except ValueError as error:
-        raise RunError(folder, f"row.json is damaged ({error}); `maccal evaluate` writes it anew") from error
+        raise FileError(folder, f"row.json is damaged ({error}); `maccal evaluate` writes it anew") from error
     return write(path, json.dumps(row | parts, indent=1, allow_nan=False, default=np.ndarray.tolist) + "\n")

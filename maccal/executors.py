@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from maccal.benchmark import Job
-from maccal.files import write
+from maccal.io import write
 
 Make = Callable[[Job], object]  # makes a run; it must be importable by its name, for other processes call it
 

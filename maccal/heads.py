@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from maccal.files import write
+from maccal.io import write
 from maccal.stage2 import Stage2
 
 

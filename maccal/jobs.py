@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 from maccal.calibration import calibrate, calibrate_head, first_batch
 from maccal.features import Features, extract, find_head
-from maccal.files import npz, write, write_with
 from maccal.heads import save_head
-from maccal.predictions import FileError, Predictions, load_npz
+from maccal.io import FileError, npz, write, write_with
+from maccal.predictions import Predictions, load_npz
 from maccal.report import Compared, evaluated, evaluation_page, paired
 from maccal.stage2 import Stage2
 

@@ -22,15 +22,15 @@ from maccal.calibration import calibrate
 from maccal.data import DataSet, Split, load
 from maccal.data.pixels import PIXELS, Pixels
 from maccal.features import extract
-from maccal.files import npz, write
 from maccal.geometry import calibration_curve, logit_map, masked_inference, masked_retraining, prototype_angles
+from maccal.io import FileError, npz, write
 from maccal.methods import METHODS
 from maccal.methods.balcal import Dual
 from maccal.methods.tst import TwoStage, two_stage_head, two_stage_live
 from maccal.parallel import everywhere, my_rank
 from maccal.posthoc import Temperature, scaled_head
 from maccal.report import evaluated
-from maccal.runs import MEASURED, Config, RunError, fresh, load_run, open_folder, predictions_of, read_config, whole_row
+from maccal.runs import MEASURED, Config, fresh, load_run, open_folder, predictions_of, read_config, whole_row
 from maccal.stage2 import Stage2
 from maccal.training import History, fit, predict
 
@@ -147,7 +147,7 @@ def calibrate_run(
     """
     before = read_config(folder)
     if before.stage2 is not None:
-        raise RunError(folder, "is calibrated already; pass the run that it was made from")
+        raise FileError(folder, "is calibrated already; pass the run that it was made from")
     config = config or replace(before, **{"method": f"{before.method}+maccal", **changes}).settled(torch.device(device))
     data = load(before.data, root, limit=before.limit)
     if data.train is None or data.val is None:

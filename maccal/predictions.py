@@ -18,17 +18,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from maccal.io import FileError
 from maccal.metrics import Bins, Summary, softmax, summary, top_label
 
 Kind = Literal["logits", "probs"]
 PREFIXES: dict[str, Kind] = {"logits_": "logits", "logit_": "logits", "probs_": "probs", "prob_": "probs"}
-
-
-class FileError(ValueError):
-    """A file that cannot be read as predictions: which file, what is wrong, and what to do."""
-
-    def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(f"{path}: {problem}")
 
 
 @dataclass(frozen=True)

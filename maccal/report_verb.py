@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from maccal.figures import FIGURES, draw_all, rendered
-from maccal.files import write
+from maccal.io import write
 from maccal.report.claims import claims
 from maccal.report.leaderboard import leaderboard_page
 

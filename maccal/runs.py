@@ -21,8 +21,8 @@ import safetensors
 import safetensors.torch
 import torch
 
-from maccal.files import write
 from maccal.heads import plain
+from maccal.io import FileError, write
 from maccal.methods import EVERY, METHODS, Plan, Second, method, settings_of
 from maccal.methods.tst import TwoStage, build_head
 from maccal.models import build
@@ -37,13 +37,6 @@ Feedback = Literal["held-out", "mixed", "training"]
 UNFINISHED = "the training has not ended; the same `maccal train` goes on with it"
 PARTS = ("ood", "shift", "motivation")  # of a row: measured beyond the test images, or of the network itself
 MEASURED = {"bins": 15, "resamples": 1000, "seed": 0}
-
-
-class RunError(ValueError):
-    """A folder that is not the run it should be: which one, and what to do."""
-
-    def __init__(self, folder: Path, problem: str) -> None:
-        super().__init__(f"{folder}: {problem}")
 
 
 @dataclass(frozen=True)
@@ -144,9 +137,9 @@ def read_config(folder: Path) -> Config:
         made = None if stage2 is None else type(usual)(**stage2)
         return Config(**{"limit": None, **values}, recipe=recipe, settings=settings, stage2=made)
     except FileNotFoundError:
-        raise RunError(folder, "no config.json; pass a folder that `maccal train` made") from None
+        raise FileError(folder, "no config.json; pass a folder that `maccal train` made") from None
     except (KeyError, TypeError, ValueError) as error:
-        raise RunError(folder, f"config.json is not of a run ({error})") from error
+        raise FileError(folder, f"config.json is not of a run ({error})") from error
 
 
 def tupled(values: dict[str, Any]) -> dict[str, Any]:
@@ -166,7 +159,7 @@ def open_folder(config: Config, runs: Path) -> Path:
     folder = runs / config.name
     if (folder / "config.json").is_file():
         if (there := read_config(folder)) != config:
-            raise RunError(folder, f"holds another run: {differing(flat(there), flat(config))}; delete it, or pass another --runs")
+            raise FileError(folder, f"holds another run: {differing(flat(there), flat(config))}; delete it, or pass another --runs")
     elif my_rank()[0] == 0:
         write(folder / "config.json", config.json())
     if my_rank()[0] == 0:
@@ -205,7 +198,7 @@ def whole_row(folder: Path, numbers: Mapping[str, Any]) -> dict[str, Any]:
 def predictions_of(folder: Path) -> Predictions:
     """What the run's network said about the test images."""
     if not (folder / "test.npz").is_file():
-        raise RunError(folder, f"no test.npz: {UNFINISHED}")
+        raise FileError(folder, f"no test.npz: {UNFINISHED}")
     return read(folder / "test.npz", name=folder.name)
 
 
@@ -215,11 +208,11 @@ def load_run(folder: Path, classes: int) -> Any:
     try:
         weights = safetensors.torch.load_file(folder / "model.safetensors")
     except FileNotFoundError:
-        raise RunError(
+        raise FileError(
             folder, "no model.safetensors: the training has not ended; the same `maccal train` goes on with it"
         ) from None
     except safetensors.SafetensorError as error:
-        raise RunError(folder, f"model.safetensors is damaged ({error}); train again") from error
+        raise FileError(folder, f"model.safetensors is damaged ({error}); train again") from error
     network = fresh(config, classes)
     if isinstance(config.stage2, TwoStage):
         network.head = build_head(config.stage2, network.num_features, classes)

@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from maccal.data.augment import crop_and_flip
 from maccal.data.pixels import Pixels
 from maccal.data.split import Split
-from maccal.files import write_with
+from maccal.io import write_with
 from maccal.parallel import everywhere, my_rank, share_batchnorm, summed
 from maccal.recipes import Recipe, has_bf16
 

@@ -7,8 +7,9 @@ import zipfile
 
 import pytest
 
-from maccal.data import DataError, archives
+from maccal.data import archives
 from maccal.data.archives import unpack
+from maccal.io import FileError
 
 FILES = {"set/a.txt": b"alpha", "set/deep/er/b.bin": bytes(range(256)) * 5000, "set/empty": b""}
 KINDS = ["s.tar", "s.tar.gz", "s.zip"]
@@ -43,7 +44,7 @@ def refused(tmp_path, archive, match, limit=10**7, expected=()):
     """It raises, naming the archive; nothing was written but what was there before."""
     root = tmp_path / "root"
     root.mkdir(exist_ok=True)
-    with pytest.raises(DataError, match=match) as caught:
+    with pytest.raises(FileError, match=match) as caught:
         unpack(archive, root, "set", limit=limit, expected=expected)
     assert archive.name in str(caught.value)
     assert list(root.iterdir()) == []
@@ -203,7 +204,7 @@ def test_an_interruption_leaves_nothing(tmp_path, monkeypatch, error):
         write(member, path)
 
     monkeypatch.setattr(archives, "write", stopping)
-    with pytest.raises((KeyboardInterrupt, DataError), match=r"^$|at set/deep/er/b.bin .*No space left"):
+    with pytest.raises((KeyboardInterrupt, FileError), match=r"^$|at set/deep/er/b.bin .*No space left"):
         unpack(archive, tmp_path / "root", "set", limit=10**7)
     assert len(calls) == 2
     assert list((tmp_path / "root").iterdir()) == []
@@ -213,6 +214,6 @@ def test_what_is_there_stays(tmp_path):
     archive = pack(tmp_path / "s.tar", FILES)
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "mine").write_text("precious")
-    with pytest.raises(DataError, match=r"set: is already there; move it away to unpack s.tar"):
+    with pytest.raises(FileError, match=r"set: is already there; move it away to unpack s.tar"):
         unpack(archive, tmp_path, "set", limit=10**7)
     assert [p.name for p in (tmp_path / "set").iterdir()] == ["mine"]

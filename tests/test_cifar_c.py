@@ -8,7 +8,7 @@ import torch
 
 from maccal.data.cifar_c import read_cifar_c, shifts
 from maccal.data.corruptions import CORRUPTIONS
-from maccal.data.split import DataError
+from maccal.io import FileError
 
 EACH = 4  # images a severity
 
@@ -87,7 +87,7 @@ def test_class_names(root):
     meta.write_bytes(pickle.dumps({b"fine_label_names": [f"d{i}".encode() for i in range(100)]}, 2))
     assert read_cifar_c(100, root, "fog").classes[:2] == ("d0", "d1")
     meta.write_bytes(pickle.dumps({b"fine_label_names": [b"one"]}, 2))
-    with pytest.raises(DataError, match="meta: 1 class names; expected 100"):
+    with pytest.raises(FileError, match="meta: 1 class names; expected 100"):
         read_cifar_c(100, root, "fog")
 
 
@@ -119,20 +119,20 @@ def saved(content):
 def test_wrong_files(root, name, damage, message):
     """Each error names the file, before any image is read."""
     damage(root / "CIFAR-10-C" / name)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(FileError, match=message):
         read_cifar_c(10, root)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(FileError, match=message):
         shifts(10, root)
 
 
 def test_missing(root, tmp_path):
-    with pytest.raises(DataError, match=r"gaussian_noise.npy: no such file; the set is incomplete"):
+    with pytest.raises(FileError, match=r"gaussian_noise.npy: no such file; the set is incomplete"):
         read_cifar_c(10, root, "gaussian_noise")
-    with pytest.raises(DataError, match="no folder CIFAR-10-C; point root at the folder that holds it"):
+    with pytest.raises(FileError, match="no folder CIFAR-10-C; point root at the folder that holds it"):
         read_cifar_c(10, tmp_path / "elsewhere")
     for kind in CORRUPTIONS:
         (root / "CIFAR-10-C" / f"{kind}.npy").unlink(missing_ok=True)
-    with pytest.raises(DataError, match="CIFAR-10-C: no file of a corruption"):
+    with pytest.raises(FileError, match="CIFAR-10-C: no file of a corruption"):
         shifts(10, root)
 
 

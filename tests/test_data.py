@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from maccal.data import DATASETS, DataError, load
+from maccal.data import DATASETS, load
 from maccal.data.cifar import published_split
 from maccal.data.split import stratified
+from maccal.io import FileError
 
 
 def test_the_published_split():
@@ -135,7 +136,7 @@ def test_wrong_pickles(tmp_path, monkeypatch, damage, message):
     monkeypatch.chdir(tmp_path)
     imitation(tmp_path)
     damage(tmp_path / "cifar-10-batches-py" / "test_batch")
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(FileError, match=message):
         load("cifar10", tmp_path)
     assert not (tmp_path / "hacked").exists()
 
@@ -144,14 +145,14 @@ def test_wrong_files_of_other_sets(tmp_path):
     imitation(tmp_path, binary=True)
     file = tmp_path / "cifar-10-batches-bin" / "data_batch_3.bin"
     file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(DataError, match=r"data_batch_3.bin: .* not a whole number of rows"):
+    with pytest.raises(FileError, match=r"data_batch_3.bin: .* not a whole number of rows"):
         load("cifar10", tmp_path)
-    with pytest.raises(DataError, match=r"test_32x32.mat: no such file"):
+    with pytest.raises(FileError, match=r"test_32x32.mat: no such file"):
         load("svhn", tmp_path)
     (tmp_path / "test_32x32.mat").write_bytes(b"nothing")
-    with pytest.raises(DataError, match=r"not an SVHN .mat file"):
+    with pytest.raises(FileError, match=r"not an SVHN .mat file"):
         load("svhn", tmp_path)
-    with pytest.raises(DataError, match=r"wnids.txt: no such file"):
+    with pytest.raises(FileError, match=r"wnids.txt: no such file"):
         load("tiny-imagenet", tmp_path)
 
 
@@ -159,7 +160,7 @@ def test_a_broken_picture(tmp_path, real):
     shutil.copytree(real / "tiny-imagenet-200", tmp_path / "tiny-imagenet-200")
     picture = next((tmp_path / "tiny-imagenet-200" / "train").rglob("*.JPEG"))
     picture.write_bytes(picture.read_bytes()[:100])
-    with pytest.raises(DataError, match=rf"{picture.name}: not a readable JPEG"):
+    with pytest.raises(FileError, match=rf"{picture.name}: not a readable JPEG"):
         load("tiny-imagenet", tmp_path)
 
 
@@ -189,5 +190,5 @@ def test_where_the_files_are(tmp_path, monkeypatch):
     imitation(tmp_path / "named")
     monkeypatch.setenv("MACCAL_DATA", str(tmp_path / "named"))
     assert len(load("cifar10").test) == 1100
-    with pytest.raises(DataError, match="elsewhere"):
+    with pytest.raises(FileError, match="elsewhere"):
         load("cifar10", tmp_path / "elsewhere")

@@ -10,9 +10,10 @@ import pytest
 from test_archives import pack
 from webserver import dropping, serving, status
 
-from maccal.data import DATASETS, DataError, load
+from maccal.data import DATASETS, load
 from maccal.data.downloads import SOURCES, Source, check, data_root, get, listing
 from maccal.data.sources import ENDINGS, LIMIT, Known
+from maccal.io import FileError
 
 INSIDE = {"toy-1/a.bin": bytes(range(256)) * 40, "toy-1/b/c.txt": b"sea"}
 PLAIN = b"plain" * 1000
@@ -61,7 +62,7 @@ def test_get_an_archive(server, tmp_path):
 def test_get_files(server, tmp_path):
     """Only those that are not there."""
     server.script = [status(404)]
-    with pytest.raises(DataError, match=r"flat/one.mat: http://.*/one.mat answers 404"):
+    with pytest.raises(FileError, match=r"flat/one.mat: http://.*/one.mat answers 404"):
         get("flat", tmp_path)
     assert get("flat", str(tmp_path)) == tmp_path / "flat"
     assert files(tmp_path) == {"flat/one.mat", "flat/two.mat"}
@@ -74,7 +75,7 @@ def test_get_files(server, tmp_path):
 
 def test_get_goes_on_where_it_stopped(server, tmp_path):
     server.script = [dropping(100)]
-    with pytest.raises(DataError, match=r"100 bytes are kept in toy\.tar\.gz\.part"):
+    with pytest.raises(FileError, match=r"100 bytes are kept in toy\.tar\.gz\.part"):
         get("toy", tmp_path, pauses=())
     assert state("toy", tmp_path) == "partly"
     get("toy", tmp_path)
@@ -90,7 +91,7 @@ def test_archives_that_are_kept_are_used(server, tmp_path):
     assert len(server.ranges) == 1
     shutil.rmtree(tmp_path / "toy-1")
     (tmp_path / "toy.tar.gz").write_bytes(b"x")
-    with pytest.raises(DataError, match=r"toy.tar.gz: 1 bytes, expected [\d,]+; delete it"):
+    with pytest.raises(FileError, match=r"toy.tar.gz: 1 bytes, expected [\d,]+; delete it"):
         get("toy", tmp_path)
 
 
@@ -103,7 +104,7 @@ def test_what_is_there_is_not_overwritten(server, tmp_path):
         ("toy", r"toy-1: is there but .*a.bin: 4 bytes, expected 10,240.*move it"),
         ("flat", "one.mat: is there but"),
     ):
-        with pytest.raises(DataError, match=match):
+        with pytest.raises(FileError, match=match):
             get(name, tmp_path)
     assert files(tmp_path) == {"toy-1/a.bin", "flat/one.mat"}
     assert server.ranges == []
@@ -113,7 +114,7 @@ def test_an_archive_that_cannot_be_unpacked(server, tmp_path, monkeypatch):
     """The verified download stays, the folder does not appear."""
     source = SOURCES["toy"][0]
     monkeypatch.setitem(SOURCES, "toy", (Source(source.url, source.size, source.checksum, "toy-1", unpacked=1000),))
-    with pytest.raises(DataError, match=r"toy.tar.gz: toy-1/a.bin: more than 1,000 bytes"):
+    with pytest.raises(FileError, match=r"toy.tar.gz: toy-1/a.bin: more than 1,000 bytes"):
         get("toy", tmp_path)
     assert files(tmp_path) == {"toy.tar.gz"}
     assert [p.name for p in tmp_path.iterdir()] == ["toy.tar.gz"]
@@ -121,7 +122,7 @@ def test_an_archive_that_cannot_be_unpacked(server, tmp_path, monkeypatch):
 
 def test_no_room(server, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: namedtuple("usage", "free")(free=10))
-    with pytest.raises(DataError, match=r"GB needed, 0.0 GB free; make room"):
+    with pytest.raises(FileError, match=r"GB needed, 0.0 GB free; make room"):
         get("toy", tmp_path)
     assert server.ranges == []
 

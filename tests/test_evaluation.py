@@ -15,12 +15,13 @@ from maccal.data import DataSet, load
 from maccal.data.cifar_c import read_cifar_c
 from maccal.data.corruptions import CORRUPTIONS, Corrupt
 from maccal.data.pixels import CIFAR, PIXELS
-from maccal.data.split import DataError, Split, stratified
+from maccal.data.split import Split, stratified
 from maccal.evaluation import extend_row, ood, ood_run, published_shift, rates, shift, shift_run
+from maccal.io import FileError
 from maccal.metrics import accuracy, auroc, bootstrap, ece, energy, fpr95, max_logit, max_softmax, nll, softmax, top_label
 from maccal.pipeline import make_run
 from maccal.recipes import RECIPES
-from maccal.runs import Config, RunError, load_run, predictions_of
+from maccal.runs import Config, load_run, predictions_of
 from maccal.training import predict
 
 KINDS = ["fog", "contrast"]
@@ -225,9 +226,9 @@ def test_published_files(network, images, cifar_c):
 
 
 def test_published_files_that_are_not_there(network, cifar_c):
-    with pytest.raises(DataError, match=r"CIFAR-10-C: no gaussian_noise.npy; download the set again, or choose other kinds"):
+    with pytest.raises(FileError, match=r"CIFAR-10-C: no gaussian_noise.npy; download the set again, or choose other kinds"):
         published_shift(network, 10, cifar_c, CIFAR)
-    with pytest.raises(DataError, match="no folder CIFAR-100-C"):
+    with pytest.raises(FileError, match="no folder CIFAR-100-C"):
         published_shift(network, 100, cifar_c, CIFAR)
     with pytest.raises(ValueError, match="no published corruptions of a data set of 200 classes"):
         published_shift(network, 200, cifar_c, CIFAR)
@@ -314,10 +315,10 @@ def test_rows_that_cannot_be_extended(run):
         extend_row(run, ood={"svhn": {"auroc": float("nan")}})
     assert (run / "row.json").read_bytes() == before
     (run / "row.json").write_text("half a ro")
-    with pytest.raises(RunError, match=r"row\.json is damaged"):
+    with pytest.raises(FileError, match=r"row\.json is damaged"):
         extend_row(run, ood={})
     (run / "row.json").unlink()
-    with pytest.raises(RunError, match=r"no row\.json: the training has not ended"):
+    with pytest.raises(FileError, match=r"no row\.json: the training has not ended"):
         extend_row(run, ood={})
 
 
@@ -346,5 +347,5 @@ def test_a_real_run(real, tmp_path, monkeypatch):
     assert json.loads((folder / "row.json").read_text())["ood"]["mean"] == found["mean"]
     with pytest.raises(ValueError, match="images of tiny-imagenet are 3 x 64 x 64, those of the run 3 x 32 x 32"):
         ood_run(folder, ["tiny-imagenet"], real)
-    with pytest.raises(DataError, match="no folder CIFAR-10-C"):
+    with pytest.raises(FileError, match="no folder CIFAR-10-C"):
         shift_run(folder, real, published=True)

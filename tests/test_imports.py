@@ -10,7 +10,7 @@ PACKAGE = Path(maccal.__file__).parent
 
 # From probabilities to the report; within metrics, from the door to the summary.
 PATH = [
-    "maccal.files",
+    "maccal.io",
     "maccal.paper",
     "maccal.memory",
     "maccal.parallel",

@@ -16,11 +16,12 @@ from commands import run as cli
 from maccal.data import load
 from maccal.data.pixels import PIXELS
 from maccal.evaluation import extend_row
+from maccal.io import FileError
 from maccal.metrics import summary
 from maccal.pipeline import Batches, calibrate_run, make_run, motivation_run
 from maccal.posthoc import TemperatureScaling
 from maccal.recipes import RECIPES, Recipe
-from maccal.runs import Config, RunError, load_run, predictions_of, read_config
+from maccal.runs import Config, load_run, predictions_of, read_config
 from maccal.stage2 import Stage2
 from maccal.training import predict
 
@@ -159,7 +160,7 @@ def test_a_run_that_is_there_is_not_made_again(run, monkeypatch):
 
 def test_another_run_in_the_same_folder_is_refused(run):
     other = replace(QUICK, recipe=replace(QUICK.recipe, lr=0.3))
-    with pytest.raises(RunError, match=r"holds another run: lr is 0\.1 there and 0\.3 here"):
+    with pytest.raises(FileError, match=r"holds another run: lr is 0\.1 there and 0\.3 here"):
         make_run(other, runs=run.parent)
 
 

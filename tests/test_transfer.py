@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from webserver import dropping, endless, ranged, redirect, reset, serving, shifted, status, unannounced, whole
 
-from maccal.data import DataError, transfer
+from maccal.data import transfer
 from maccal.data.sources import Known
 from maccal.data.transfer import fetch, need_space
+from maccal.io import FileError
 
 DATA = np.random.default_rng(0).bytes(1_000_000)
 MD5 = hashlib.md5(DATA).hexdigest()
@@ -33,7 +34,7 @@ def run(server, tmp_path, *script, known=GOOD, pauses=(0, 0), report=lambda done
 
 def fails(match, server, tmp_path, *script, **settings):
     """It raises, and no file has the final name; returns what is left of the part."""
-    with pytest.raises(DataError, match=match):
+    with pytest.raises(FileError, match=match):
         run(server, tmp_path, *script, **settings)
     assert not (tmp_path / "f.bin").exists()
     part = tmp_path / "f.bin.part"
@@ -173,7 +174,7 @@ def test_pauses_grow(server, tmp_path, monkeypatch):
 def test_nobody_there(tmp_path):
     with serving() as server:
         url = server.url("/f.bin")
-    with pytest.raises(DataError, match=r"cannot be read \(.*refused.*\); try again"):
+    with pytest.raises(FileError, match=r"cannot be read \(.*refused.*\); try again"):
         fetch(url, tmp_path / "f.bin", GOOD, pauses=(0,))
 
 
@@ -195,7 +196,7 @@ def test_redirects_keep_the_range(server, tmp_path):
 
 @pytest.mark.parametrize("place", ["file:///etc/passwd", "ftp://127.0.0.1/f", "data:,x"])
 def test_only_the_web(server, tmp_path, place):
-    with pytest.raises(DataError, match="is not an http or https address"):
+    with pytest.raises(FileError, match="is not an http or https address"):
         fetch(place, tmp_path / "f.bin", GOOD)
     assert fails("302|unknown url type|not allowed", server, tmp_path, redirect(place), pauses=()) is None
 
@@ -203,5 +204,5 @@ def test_only_the_web(server, tmp_path, place):
 def test_room_on_the_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: namedtuple("usage", "free")(free=2_000_000_000))
     need_space(tmp_path / "not" / "yet", 2_000_000_000)
-    with pytest.raises(DataError, match=r"2.5 GB needed, 2.0 GB free"):
+    with pytest.raises(FileError, match=r"2.5 GB needed, 2.0 GB free"):
         need_space(tmp_path / "not" / "yet", 2_500_000_000)

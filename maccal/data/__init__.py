@@ -23,11 +23,11 @@ from maccal.data.cifar import read_cifar
 from maccal.data.cifar_c import read_cifar_c
 from maccal.data.digits import read_digits
 from maccal.data.downloads import data_root
-from maccal.data.split import DataError, DataSet, Split, stratified
+from maccal.data.split import DataSet, Split, stratified
 from maccal.data.svhn import read_svhn
 from maccal.data.tiny import read_tiny
 
-__all__ = ["DATASETS", "DataError", "DataSet", "Split", "load"]
+__all__ = ["DATASETS", "DataSet", "Split", "load"]
 
 DATASETS: Mapping[str, Callable[[Path], DataSet]] = {
     "cifar10": partial(read_cifar, 10),

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
-from maccal.data.split import DataError
+from maccal.io import FileError
 
 BLOCK = 1 << 20
 MEMBERS = 1_000_000  # Tiny ImageNet has more than a tenth of that
@@ -30,17 +30,17 @@ def unpack(archive: Path, root: Path, folder: str, *, limit: int, expected: Coll
     """Unpack to root/folder, which must not exist, and return it.
 
     It appears whole, by one rename, after `expected` (paths below the folder) were found; what the archive holds beside the folder
-    is dropped. DataError names the archive and the member.
+    is dropped. FileError names the archive and the member.
     """
     target = root / folder
     if target.exists():
-        raise DataError(target, f"is already there; move it away to unpack {archive.name}")
+        raise FileError(target, f"is already there; move it away to unpack {archive.name}")
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder}.", dir=root, ignore_cleanup_errors=True) as beside:
         extract(archive, Path(beside), limit)
         missing = [name for name in expected if not (Path(beside) / folder / name).is_file()]
         if missing or not (Path(beside) / folder).is_dir():
-            raise DataError(archive, f"holds no {folder}/{missing[0] if missing else ''}; is it incomplete, or another set?")
+            raise FileError(archive, f"holds no {folder}/{missing[0] if missing else ''}; is it incomplete, or another set?")
         (Path(beside) / folder).rename(target)
     return target
 
@@ -56,15 +56,15 @@ def extract(archive: Path, into: Path, limit: int) -> None:
                 path = safe_path(archive, member)
                 room -= member.size
                 if room < 0 or len(seen) >= MEMBERS:
-                    raise DataError(archive, f"{name}: more than {limit:,} bytes or {MEMBERS:,} files; is this an attack?")
+                    raise FileError(archive, f"{name}: more than {limit:,} bytes or {MEMBERS:,} files; is this an attack?")
                 if path in seen and member.kind == "file":
-                    raise DataError(archive, f"{name}: comes twice")
+                    raise FileError(archive, f"{name}: comes twice")
                 seen.add(path)
                 write(member, into / path)
-    except DataError:
+    except FileError:
         raise
     except Exception as error:  # a damaged archive may raise anything
-        raise DataError(archive, f"cannot be unpacked, at {name} ({error}); nothing was kept") from error
+        raise FileError(archive, f"cannot be unpacked, at {name} ({error}); nothing was kept") from error
 
 
 def write(member: Member, path: Path) -> None:
@@ -88,13 +88,13 @@ def safe_path(archive: Path, member: Member) -> PurePosixPath:
     """The member's path, which stays inside on every system: no drive letters and no backslashes either."""
     name, path = member.name, PurePosixPath(member.name)
     if path.is_absolute() or "\\" in name or ":" in name or any(ord(letter) < 32 for letter in name):
-        raise DataError(archive, f"{name!r}: not a relative path of plain names")
+        raise FileError(archive, f"{name!r}: not a relative path of plain names")
     if (not path.parts and member.kind != "folder") or any(not part.strip(". ") for part in path.parts):
-        raise DataError(archive, f"{name!r}: a path that leaves the folder")
+        raise FileError(archive, f"{name!r}: a path that leaves the folder")
     if member.kind not in ("file", "folder"):
-        raise DataError(archive, f"{name!r}: {member.kind}; only files and folders are unpacked")
+        raise FileError(archive, f"{name!r}: {member.kind}; only files and folders are unpacked")
     if member.size < 0:
-        raise DataError(archive, f"{name!r}: a size below zero")
+        raise FileError(archive, f"{name!r}: a size below zero")
     return path
 
 
@@ -108,7 +108,7 @@ def members_of(archive: Path) -> Iterator[Iterator[Member]]:
         with tarfile.open(archive, "r:gz" if archive.name.endswith(".gz") else "r:") as tape:
             yield (tar_member(tape, info) for info in tape)
     else:
-        raise DataError(archive, "not a .tar, .tar.gz or .zip file")
+        raise FileError(archive, "not a .tar, .tar.gz or .zip file")
 
 
 def tar_member(tape: tarfile.TarFile, info: tarfile.TarInfo) -> Member:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from maccal.data.split import DataError, DataSet, Split
+from maccal.data.split import DataSet, Split
+from maccal.io import FileError
 
 SIZE = 3 * 32 * 32
 ALLOWED = {
@@ -45,9 +46,9 @@ def read_cifar(classes: int, root: Path) -> DataSet:
         names = tuple((binary / meta).read_text().split()) if (binary / meta).is_file() else ()
     else:
         wanted = f"no folder {folder.name} or {binary.name}; point root at the folder that holds it"
-        raise DataError(root, f"{wanted}, or `maccal data get cifar{classes}`")
+        raise FileError(root, f"{wanted}, or `maccal data get cifar{classes}`")
     if len(names) != classes:
-        raise DataError(folder if folder.is_dir() else binary, f"{len(names)} class names; expected {classes}")
+        raise FileError(folder if folder.is_dir() else binary, f"{len(names)} class names; expected {classes}")
     whole = Split(torch.cat([p.images for p in parts[:-1]]), torch.cat([p.labels for p in parts[:-1]]))
     held, kept = published_split(len(whole))
     return DataSet(whole.rows(kept), whole.rows(held), parts[-1], names)
@@ -71,13 +72,13 @@ class Arrays(pickle.Unpickler):
 
 def unpickled(path: Path) -> dict[bytes, Any]:
     if not path.is_file():
-        raise DataError(path, "no such file; the set is incomplete")
+        raise FileError(path, "no such file; the set is incomplete")
     try:
         content = Arrays(io.BytesIO(path.read_bytes()), encoding="bytes").load()
     except Exception as error:  # a damaged pickle may raise anything
-        raise DataError(path, f"not a CIFAR pickle ({error}); download it again") from error
+        raise FileError(path, f"not a CIFAR pickle ({error}); download it again") from error
     if not isinstance(content, dict):
-        raise DataError(path, f"a pickle of {type(content).__name__}; expected a dict")
+        raise FileError(path, f"a pickle of {type(content).__name__}; expected a dict")
     return content
 
 
@@ -85,26 +86,26 @@ def from_pickle(path: Path, key: bytes, classes: int) -> Split:
     content = unpickled(path)
     data, labels = content.get(b"data"), content.get(key)
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != SIZE:
-        raise DataError(path, f"no uint8 array 'data' of rows of {SIZE}; download it again")
+        raise FileError(path, f"no uint8 array 'data' of rows of {SIZE}; download it again")
     if not isinstance(labels, list) or len(labels) != len(data):
-        raise DataError(path, f"{len(data)} images but no as many {key.decode()}; download it again")
+        raise FileError(path, f"{len(data)} images but no as many {key.decode()}; download it again")
     return checked(path, data, np.array(labels), classes)
 
 
 def from_binary(path: Path, classes: int) -> Split:
     """Rows of one label byte (for CIFAR-100 two, the fine one second) and 3,072 bytes of pixels."""
     if not path.is_file():
-        raise DataError(path, "no such file; the set is incomplete")
+        raise FileError(path, "no such file; the set is incomplete")
     ahead = 1 if classes == 10 else 2
     data = np.fromfile(path, np.uint8)
     if not len(data) or len(data) % (ahead + SIZE):
-        raise DataError(path, f"{len(data)} bytes, not a whole number of rows of {ahead + SIZE}; download it again")
+        raise FileError(path, f"{len(data)} bytes, not a whole number of rows of {ahead + SIZE}; download it again")
     rows = data.reshape(-1, ahead + SIZE)
     return checked(path, rows[:, ahead:], rows[:, ahead - 1], classes)
 
 
 def checked(path: Path, data: np.ndarray, labels: np.ndarray, classes: int) -> Split:
     if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= classes:
-        raise DataError(path, f"labels outside 0 .. {classes - 1}; is this another data set?")
+        raise FileError(path, f"labels outside 0 .. {classes - 1}; is this another data set?")
     images = torch.from_numpy(np.ascontiguousarray(data)).view(-1, 3, 32, 32)
     return Split(images, torch.from_numpy(labels.astype(np.int64)))

@@ -14,7 +14,8 @@ import torch
 
 from maccal.data.cifar import BINARY, FILES, NAMES, unpickled
 from maccal.data.corruptions import CORRUPTIONS
-from maccal.data.split import DataError, DataSet, Split
+from maccal.data.split import DataSet, Split
+from maccal.io import FileError
 
 FOLDERS = {10: "CIFAR-10-C", 100: "CIFAR-100-C"}
 TEN = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -65,13 +66,13 @@ def opened(classes: int, root: Path, corruption: str | None) -> tuple[dict[str, 
     """Maps of the files, checked, and their labels."""
     folder = root / FOLDERS[classes]
     if not folder.is_dir():
-        raise DataError(
+        raise FileError(
             root,
             f"no folder {folder.name}; point root at the folder that holds it; `maccal data get cifar{classes}-c` downloads it",
         )
     kinds = [kind for kind in CORRUPTIONS if (folder / f"{kind}.npy").is_file()] if corruption is None else [corruption]
     if not kinds:
-        raise DataError(folder, "no file of a corruption, such as fog.npy; the set is incomplete")
+        raise FileError(folder, "no file of a corruption, such as fog.npy; the set is incomplete")
     labels = labels_of(folder / "labels.npy", classes)
     return {kind: images_of(folder / f"{kind}.npy", len(labels)) for kind in kinds}, labels
 
@@ -79,28 +80,28 @@ def opened(classes: int, root: Path, corruption: str | None) -> tuple[dict[str, 
 def labels_of(path: Path, classes: int) -> np.ndarray:
     labels = array(path)
     if labels.dtype.kind not in "iu" or labels.ndim != 1 or not len(labels) or len(labels) % 5:
-        raise DataError(path, f"{described(labels)}; expected whole numbers in one row, five severities of them")
+        raise FileError(path, f"{described(labels)}; expected whole numbers in one row, five severities of them")
     if labels.min() < 0 or labels.max() >= classes:
-        raise DataError(path, f"labels outside 0 .. {classes - 1}; is this another data set?")
+        raise FileError(path, f"labels outside 0 .. {classes - 1}; is this another data set?")
     return labels
 
 
 def images_of(path: Path, count: int) -> np.ndarray:
     images = array(path)
     if images.dtype != np.uint8 or images.shape[1:] != (32, 32, 3):
-        raise DataError(path, f"{described(images)}; expected uint8 of N x 32 x 32 x 3: download it again")
+        raise FileError(path, f"{described(images)}; expected uint8 of N x 32 x 32 x 3: download it again")
     if len(images) != count:
-        raise DataError(path, f"{len(images)} images, but labels.npy has {count} labels; download both again")
+        raise FileError(path, f"{len(images)} images, but labels.npy has {count} labels; download both again")
     return images
 
 
 def array(path: Path) -> np.ndarray:
     if not path.is_file():
-        raise DataError(path, "no such file; the set is incomplete")
+        raise FileError(path, "no such file; the set is incomplete")
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except Exception as error:  # a damaged header may raise anything
-        raise DataError(path, f"not a whole .npy file ({error}); download it again") from error
+        raise FileError(path, f"not a whole .npy file ({error}); download it again") from error
 
 
 def described(found: np.ndarray) -> str:
@@ -119,5 +120,5 @@ def class_names(classes: int, root: Path) -> tuple[str, ...]:
     else:
         return tuple(map(str, range(100)))
     if len(names) != classes:
-        raise DataError(pickled if pickled.is_file() else listed, f"{len(names)} class names; expected {classes}")
+        raise FileError(pickled if pickled.is_file() else listed, f"{len(names)} class names; expected {classes}")
     return names

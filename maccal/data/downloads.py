@@ -19,8 +19,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from maccal.data.archives import unpack
 from maccal.data.sources import SOURCES, Known, Source
-from maccal.data.split import DataError
 from maccal.data.transfer import PAUSES, fetch, length, need_space, wrong
+from maccal.io import FileError
 
 __all__ = ["SOURCES", "Row", "Source", "check", "data_root", "get", "listing"]
 
@@ -54,7 +54,7 @@ def get(
     """Download a set that is not there and return its folder; archives are deleted once unpacked unless `keep`.
 
     An archive that is already in root is verified and used. Files that are there with the right size are left alone; others with
-    their names are never overwritten: DataError says to move them away. An interrupted download goes on where it stopped.
+    their names are never overwritten: FileError says to move them away. An interrupted download goes on where it stopped.
     """
     folder, sources = data_root(root), known(name)
     todo = [source for source in sources if not complete(source, folder)]
@@ -80,7 +80,7 @@ def one(source: Source, root: Path, bar: Progress, keep: bool, pauses: Sequence[
     if not target.exists():
         fetch(source.url, target, whole, pauses=pauses, report=lambda done, total: bar.update(task, completed=done, total=total))
     elif problem := wrong(target, whole):
-        raise DataError(target, f"{problem}; delete it to download it again")
+        raise FileError(target, f"{problem}; delete it to download it again")
     if source.is_archive:
         bar.update(task, description=f"unpacking {source.file}")
         unpack(target, root, source.folder, limit=source.unpacked, expected=source.files)
@@ -103,7 +103,7 @@ def refuse_remains(source: Source, root: Path) -> None:
     there = root / source.folder if source.is_archive else place(source, root)
     if there.exists():
         problem = next(problems(source, root, hashed=False), "not a folder")
-        raise DataError(there, f"is there but not as published ({problem}); move it away and try again")
+        raise FileError(there, f"is there but not as published ({problem}); move it away and try again")
 
 
 def space(source: Source, root: Path) -> int:

@@ -1,18 +1,10 @@
 """A Split is images and labels; a DataSet is three of them and the names of the classes."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
-
-
-class DataError(ValueError):
-    """A file of a data set that is absent or wrong: which one, and what to do."""
-
-    def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(f"{path}: {problem}")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from maccal.data.split import DataError, DataSet, Split, stratified
+from maccal.data.split import DataSet, Split, stratified
+from maccal.io import FileError
 
 
 def read_svhn(root: Path) -> DataSet:
@@ -24,18 +25,18 @@ def from_mat(path: Path) -> Split:
     from scipy.io import loadmat
 
     if not path.is_file():
-        raise DataError(
+        raise FileError(
             path, "no such file; point root at the folder that holds it, or a folder svhn; `maccal data get svhn` downloads it"
         )
     try:
         content = loadmat(path)
         images, labels = content["X"], content["y"].reshape(-1)
     except Exception as error:  # scipy raises many kinds for a damaged file
-        raise DataError(path, f"not an SVHN .mat file ({error}); download it again") from error
+        raise FileError(path, f"not an SVHN .mat file ({error}); download it again") from error
     if images.dtype != np.uint8 or images.shape[:3] != (32, 32, 3) or images.shape[-1] != len(labels):
-        raise DataError(path, f"images of shape {images.shape} and {len(labels)} labels; expected 32 x 32 x 3 x N bytes")
+        raise FileError(path, f"images of shape {images.shape} and {len(labels)} labels; expected 32 x 32 x 3 x N bytes")
     if labels.min() < 1 or labels.max() > 10:
-        raise DataError(path, "labels outside 1 .. 10; is this another data set?")
+        raise FileError(path, "labels outside 1 .. 10; is this another data set?")
     return Split(
         torch.from_numpy(np.ascontiguousarray(images.transpose(3, 2, 0, 1))), torch.from_numpy(labels.astype(np.int64) % 10)
     )

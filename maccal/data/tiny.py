@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
 
-from maccal.data.split import DataError, DataSet, Split
+from maccal.data.split import DataSet, Split
+from maccal.io import FileError
 
 HELD = 50  # training images of each class that are held out for validation
 
@@ -19,7 +20,7 @@ def read_tiny(root: Path) -> DataSet:
     listed = lines(folder / "wnids.txt")
     ids = [name for name in (line[0] for line in listed) if (folder / "train" / name).is_dir()]
     if len(ids) < 2:
-        raise DataError(folder / "train", f"{len(ids)} of the {len(listed)} classes have a folder; expected at least two")
+        raise FileError(folder / "train", f"{len(ids)} of the {len(listed)} classes have a folder; expected at least two")
     words = {line[0]: line[1].split(",")[0] for line in lines(folder / "words.txt") if len(line) > 1}
     train, val, rng = [], [], np.random.default_rng(1)
     for label, name in enumerate(ids):
@@ -36,7 +37,7 @@ def read_tiny(root: Path) -> DataSet:
 
 def lines(path: Path) -> list[list[str]]:
     if not path.is_file():
-        raise DataError(
+        raise FileError(
             path,
             "no such file; point root at the folder that holds tiny-imagenet-200; `maccal data get tiny-imagenet` downloads it",
         )
@@ -45,16 +46,16 @@ def lines(path: Path) -> list[list[str]]:
 
 def pictures(files: list[tuple[Path, int]], folder: Path) -> Split:
     if not files:
-        raise DataError(folder, "a part of the set has no images; is it incomplete?")
+        raise FileError(folder, "a part of the set has no images; is it incomplete?")
     images = np.empty((len(files), 64, 64, 3), np.uint8)
     for row, (file, _) in enumerate(files):
         try:
             with Image.open(file) as picture:
                 pixels = np.asarray(picture.convert("RGB"))
         except (OSError, UnidentifiedImageError) as error:
-            raise DataError(file, f"not a readable JPEG ({error}); download it again") from error
+            raise FileError(file, f"not a readable JPEG ({error}); download it again") from error
         if pixels.shape != (64, 64, 3):
-            raise DataError(file, f"{pixels.shape[1]} x {pixels.shape[0]} pixels; expected 64 x 64")
+            raise FileError(file, f"{pixels.shape[1]} x {pixels.shape[0]} pixels; expected 64 x 64")
         images[row] = pixels
     labels = torch.tensor([label for _, label in files])
     return Split(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), labels)

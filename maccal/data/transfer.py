@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from maccal.data.sources import LIMIT, Known
-from maccal.data.split import DataError
+from maccal.io import FileError
 
 BLOCK = 1 << 18
 TIMEOUT = 30.0  # seconds without a byte
@@ -33,11 +33,11 @@ def fetch(
 ) -> Path:
     """Download to target, by way of target.part, which stays there on an interruption and is gone on from next time.
 
-    `report` is called with the bytes there are and the bytes there will be. DataError where the server refuses, the connection
+    `report` is called with the bytes there are and the bytes there will be. FileError where the server refuses, the connection
     keeps dropping, or the file is not what is known of it; then the bad part is deleted.
     """
     if urlsplit(url).scheme not in ("http", "https"):
-        raise DataError(target, f"{url} is not an http or https address")
+        raise FileError(target, f"{url} is not an http or https address")
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     if known.size is not None and length(part) > known.size:
@@ -53,7 +53,7 @@ def fetch(
             wait_or_give_up(url, part, waits, error)
     if problem := wrong(part, known):
         part.unlink(missing_ok=True)
-        raise DataError(part, f"{problem}; it is deleted: try again, and if this stays so {url} is no longer the same file")
+        raise FileError(part, f"{problem}; it is deleted: try again, and if this stays so {url} is no longer the same file")
     return part.replace(target)
 
 
@@ -61,7 +61,7 @@ def wait_or_give_up(url: str, part: Path, waits: Iterator[float], error: Dropped
     pause = next(waits, None)
     if pause is None:
         kept = f"; {length(part):,} bytes are kept in {part.name}, try again to go on from there" if length(part) else "; try again"
-        raise DataError(part.with_suffix(""), f"{url} cannot be read ({error}){kept}") from error
+        raise FileError(part.with_suffix(""), f"{url} cannot be read ({error}){kept}") from error
     time.sleep(pause)
 
 
@@ -74,7 +74,7 @@ def receive(url: str, part: Path, known: Known, report: Report) -> None:
             part.unlink(missing_ok=True)  # this server cannot resume: all of it, next time
             raise Dropped(f"asked for bytes from {have} on, it sends them from {start} on")
         if known.size is not None and total not in (None, known.size):
-            raise DataError(part.with_suffix(""), f"{url} offers {total:,} bytes, expected {known.size:,}; is this a login page?")
+            raise FileError(part.with_suffix(""), f"{url} offers {total:,} bytes, expected {known.size:,}; is this a login page?")
         done = save(response, part, start, total or known.size, report)
     if done < (total or known.size or 0):
         raise Dropped(f"it stopped after {done:,} bytes")
@@ -95,7 +95,7 @@ def answer(url: str, have: int, part: Path) -> Any:
         if error.code == 416:  # the part is no beginning of the file, or all of it, which only the checksum could tell
             part.unlink(missing_ok=True)
         elif error.code not in AGAIN:
-            raise DataError(part.with_suffix(""), f"{url} answers {error.code} {error.reason}; has it moved?") from None
+            raise FileError(part.with_suffix(""), f"{url} answers {error.code} {error.reason}; has it moved?") from None
         raise Dropped(f"{error.code} {error.reason}") from error
 
 
@@ -165,9 +165,9 @@ def digest(path: Path, algorithm: str) -> str:
 
 
 def need_space(folder: Path, needed: int) -> None:
-    """DataError where the disk of the folder has less room than that."""
+    """FileError where the disk of the folder has less room than that."""
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     if free < needed:
-        raise DataError(folder, f"{needed / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free; make room or choose another folder")
+        raise FileError(folder, f"{needed / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free; make room or choose another folder")
