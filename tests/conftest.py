@@ -11,7 +11,11 @@ import pytest
 import torch
 from hypothesis import settings
 
+from maccal.recipes import bf16_runs, capabilities
+
 torch.set_num_threads(1)
+if "ONEDNN_MAX_CPU_ISA" not in os.environ and capabilities().get("amx_bf16") and not bf16_runs():
+    os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"  # a virtual machine that announces AMX and does not have it
 matplotlib.use("agg")
 settings.register_profile("maccal", deadline=None, derandomize=True, max_examples=150)
 settings.load_profile("maccal")
