@@ -124,7 +124,7 @@ class Hostile:
         (lambda f: f.write_bytes(pickle.dumps({b"data": np.zeros((2, 5), np.uint8)})), "no uint8 array 'data'"),
         (
             lambda f: f.write_bytes(pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1]})),
-            "2 images but no as many",
+            "2 images but not as many",
         ),
         (lambda f: f.write_bytes(pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": [10]})), "labels outside 0 .. 9"),
         (lambda f: f.unlink(), "test_batch: no such file"),
@@ -150,7 +150,7 @@ def test_wrong_files_of_other_sets(tmp_path):
     with pytest.raises(FileError, match=r"test_32x32.mat: no such file"):
         load("svhn", tmp_path)
     (tmp_path / "test_32x32.mat").write_bytes(b"nothing")
-    with pytest.raises(FileError, match=r"not an SVHN .mat file"):
+    with pytest.raises(FileError, match=r"not a readable .mat file"):
         load("svhn", tmp_path)
     with pytest.raises(FileError, match=r"wnids.txt: no such file"):
         load("tiny-imagenet", tmp_path)
