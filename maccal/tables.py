@@ -52,8 +52,8 @@ def parse_header(path: Path, header: list[str]) -> Header:
     places = [place for _, _, place in scores]
     if len(set(names)) != len(names):
         raise FileError(path, "two score columns have the same name")
-    if all(name.isdecimal() and len(name) <= DIGITS for name in names):
-        order = numbered(path, [int(name) for name in names])
+    if all(name.isdecimal() for name in names):
+        order = numbered(path, names)
         names, places = [names[i] for i in order], [places[i] for i in order]
     return Header(kinds.pop(), places, tuple(names), labels[0])
 
@@ -66,11 +66,12 @@ def score_column(place: int, column: str) -> tuple[Kind, str, int] | None:
     return None
 
 
-def numbered(path: Path, numbers: list[int]) -> list[int]:
+def numbered(path: Path, names: list[str]) -> list[int]:
     """The places of the columns 0, 1, ...; FileError where one is missing."""
+    numbers = [int(name[:DIGITS]) for name in names]
     order = sorted(range(len(numbers)), key=numbers.__getitem__)
-    if [numbers[i] for i in order] != list(range(len(numbers))):
-        seen = ", ".join(str(numbers[i]) for i in order[:20])
+    if [numbers[i] for i in order] != list(range(len(numbers))) or any(len(name) > DIGITS for name in names):
+        seen = ", ".join(shortened(names[i]) for i in order[:20])
         raise FileError(path, f"the score columns are numbered {seen}; expected 0 to {len(numbers) - 1}")
     return order
 
