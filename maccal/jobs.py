@@ -113,9 +113,9 @@ def checked_labels(path: Path, name: str, array: np.ndarray, rows: int, classes:
     if array.dtype.kind not in "iu" or array.shape != (rows,):
         raise FileError(path, f"{name} is {described(array)}; expected {rows} whole numbers, one for each row")
     low, high = int(array.min()), int(array.max())
-    if classes is not None and high >= classes:
+    if low >= 0 and classes is not None and high >= classes:
         raise FileError(path, f"label {high} in {name} is outside 0 .. {classes - 1}; do the labels count from 1?")
-    if low < 0 or high >= max(CLASSES, rows):
+    if low < 0 or (classes is None and high >= max(CLASSES, rows)):
         problem = f"{name} has labels from {low} to {high}"
         raise FileError(path, f"{problem}; expected class indices 0, 1, ... (for more classes pass weight and bias)")
     return array.astype(np.int64)
