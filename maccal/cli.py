@@ -2,7 +2,6 @@
 
 import argparse
 import io
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +29,8 @@ from maccal.predictions import Kind, read
 from maccal.recipes import RECIPES, Recipe
 from maccal.report import Evaluated, change, evaluated, evaluation_page, paired
 from maccal.report_verb import report
-from maccal.runs import MEASURED, Config, Feedback, predictions_of, whole_row
+from maccal.results import write_row
+from maccal.runs import MEASURED, Config, Feedback, predictions_of, record, whole_row
 from maccal.stage2 import Stage2
 
 ABOUT = "Make a neural network's confidence trustworthy: measure it, calibrate it, report it."
@@ -77,8 +77,11 @@ def evaluate(
     models = [evaluated(p, path, **settings) for p, path in zip(predictions, paths, strict=True)]
     page = write(placed(file, "report.html", out), evaluation_page(models, differences))
     for model, path in zip(models, paths, strict=True):
-        row = whole_row(path, model.row) if path.is_dir() else model.row
-        write(placed(path, "row.json", out), json.dumps(row, indent=1, allow_nan=False) + "\n")
+        if path.is_dir() and out is None:
+            record(path, model.row)
+        else:
+            row = whole_row(path, model.row) if path.is_dir() else model.row
+            write_row(placed(path, "row.json", out), row)
     parts: dict[str, Any] = {}
     if ood:
         parts["ood"] = ood_run(file, ood, root, limit=limit, resamples=resamples, seed=seed)

@@ -48,6 +48,7 @@ class FileError(ValueError):
 
     def __init__(self, path: Path | str, problem: str) -> None:
         super().__init__(readable(f"{path}: {problem}"))
+        self.problem = problem
 
 
 def readable(text: str) -> str:
@@ -70,11 +71,16 @@ def write(path: Path, data: str | bytes) -> Path:
 def write_with(path: Path, writer: Callable[[Path], object]) -> Path:
     """The same for whoever writes by path: `writer` is given the temporary one, which exists and is empty."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with new_part(path.parent, path.name) as part:
-        writer(part)
-        flush(part)
-        part.replace(path)
-    flush(path.parent)
+    try:
+        with new_part(path.parent, path.name) as part:
+            writer(part)
+            flush(part)
+            part.replace(path)
+        flush(path.parent)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)  # a full disk does not say what it had no room for
+        raise
     return path
 
 
@@ -248,10 +254,16 @@ def read_json(path: Path, kind: str) -> dict[str, Any]:
     return unsealed(parse_json(read_bytes(path, LARGEST_JSON), path), kind, path)
 
 
-def write_sealed(path: Path, kind: str, data: bytes) -> Path:
+def write_sealed(path: Path, kind: str, data: bytes | memoryview) -> Path:
     """Any bytes behind a header line."""
     header = {"format": f"maccal {kind}", "bytes": len(data), "checksum": checksum(kind.encode(), data)}
-    return write(path, json.dumps(header).encode() + b"\n" + data)
+
+    def both(part: Path) -> None:
+        with part.open("wb") as file:
+            file.write(json.dumps(header).encode() + b"\n")
+            file.write(data)
+
+    return write_with(path, both)
 
 
 def read_sealed(path: Path, kind: str) -> bytes:

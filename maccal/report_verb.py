@@ -1,6 +1,5 @@
 """The verb `maccal report`: rows of the benchmark in, one page out, and the paper's figures as files if asked for."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ from maccal.figures import FIGURES, draw_all, rendered
 from maccal.io import write
 from maccal.report.claims import claims
 from maccal.report.leaderboard import leaderboard_page
+from maccal.results import read_rows
+from maccal.results import upgrade as upgraded
 
 
 def report(
@@ -20,6 +21,7 @@ def report(
     out: Path = Path("report.html"),
     title: str = "Calibration methods, compared",
     figures: Path | None = None,
+    upgrade: bool = False,
 ) -> None:
     """Write the page of the benchmark: leaderboard, the paper's tables and figures with ours, and which of its claims hold here.
 
@@ -28,10 +30,13 @@ def report(
         out: the page.
         title: of the page.
         figures: folder for the figures, each as <name>.svg and <name>.png.
+        upgrade: first give the rows of files of version 0, which have none, their checksums.
     """
-    found = [json.loads(line) for file in rows for line in file.read_text().splitlines() if line.strip()]
-    page = write(out, leaderboard_page(found, title=title))
     console = Console()
+    for file in rows if upgrade else ():
+        console.print(Text(f"{file}: {upgraded(file)} rows of version 0 have checksums now"), soft_wrap=True)
+    found: list[Mapping[str, Any]] = [row for file in rows for row in read_rows(file)]
+    page = write(out, leaderboard_page(found, title=title))
     for claim in claims(found):
         console.print(Text(f"{claim.verdict:15} {claim.words}"), soft_wrap=True)
     if figures:

@@ -14,6 +14,7 @@ import pytest
 from maccal.benchmark import jobs
 from maccal.cli import main
 from maccal.executors import Local, Ray, work
+from maccal.results import read_rows, write_row
 
 WANTED = [job for job in jobs("cost", "cpu", (1,)) if job.config.data == "cifar10"]
 NAMES = [job.config.name for job in WANTED]
@@ -32,7 +33,7 @@ def make(job, runs, trouble="", once=""):
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.05)
     row = {"name": job.config.name, "run": job.config.about, "trained": {"seconds": 1.0}}
-    (folder / "row.json").write_text(json.dumps(row))
+    write_row(folder / "row.json", row)
 
 
 def done(runs):
@@ -91,7 +92,7 @@ bench_verb.bench(("cost",), "tiny", (1,), workers=2, runs=folder / "runs", resul
 
 
 def rows_without_times(folder):
-    rows = [json.loads(line) for line in (folder / "bench-tiny.jsonl").read_text().splitlines()]
+    rows = read_rows(folder / "bench-tiny.jsonl")
     for row in rows:
         row["trained"].pop("seconds")
     return rows

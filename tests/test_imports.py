@@ -11,6 +11,8 @@ PACKAGE = Path(maccal.__file__).parent
 # From probabilities to the report; within metrics, from the door to the summary.
 PATH = [
     "maccal.io",
+    "maccal.results",
+    "maccal.typed",
     "maccal.paper",
     "maccal.memory",
     "maccal.parallel",
@@ -93,6 +95,7 @@ PATH = [
     "maccal.report.tables",
     "maccal.report.leaderboard",
     "maccal.runs",
+    "maccal.folders",
     "maccal.evaluation",
     "maccal.pipeline",
     "maccal.benchmark",
