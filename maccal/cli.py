@@ -281,7 +281,7 @@ def main() -> None:
         verbs = {"train": train_with(usual_recipe()), **verbs, "data": data_sets}
         tyro.extras.subcommand_cli_from_dict(verbs, prog="maccal", description=ABOUT)
     except (ValueError, OSError) as error:
-        Console(stderr=True).print(Text(f"maccal: {error}", style="red"))
+        Console(stderr=True).print(Text(f"maccal: {error}", style="red"), soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
         Console(stderr=True).print("maccal: interrupted; the same command goes on from what was saved")

@@ -96,7 +96,6 @@ def state_of(folder: Path, config: Config) -> State:
     if not wrong:
         return "finished" if row is not None else "measure"
     if list(wrong) == ["test.npz"]:
-        tell(f"{wrong['test.npz']}; the images are predicted again")
         return "predict"
     if resumable:
         return "make"
@@ -105,11 +104,10 @@ def state_of(folder: Path, config: Config) -> State:
 
 
 def sound_row(folder: Path) -> dict[str, Any] | None:
-    """The row of the folder; None, and a word, where it is damaged."""
+    """The row of the folder; None where it is damaged."""
     try:
         return read_row(folder / "row.json")
-    except FileError as error:
-        tell(f"{error}; the run is measured again, but ood and shift are not")
+    except FileError:
         return None
 
 
@@ -134,7 +132,9 @@ def unsound(folder: Path, config: Config, row: Mapping[str, Any] | None = None) 
 def measured(folder: Path, config: Config) -> Path:
     """Measure the run and write its row, with the checksums of its files; what was measured beyond the test images stays."""
     file = folder / "row.json"
-    before = (sound_row(folder) or {}) if file.exists() else {}
+    before = sound_row(folder) or {}
+    if file.exists() and not before:
+        tell(f"{file} is damaged; the run is measured again, but its ood and shift, if it had any, are not")
     kept = {part: before[part] for part in PARTS if part in before}
     numbers = evaluated(said(folder), folder / "test.npz", **MEASURED).row
     files = {name: checksum(read_bytes(folder / name)) for name in FILES}

@@ -140,15 +140,17 @@ def calibrate_model(spec: str, settings: Settings) -> Done:
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Every tensor of the model once: tied ones by the name that comes first, as safetensors' load_model expects."""
-    found: dict[str, Tensor] = {}
-    seen: set[Any] = set()
-    for name, value in sorted(model.state_dict().items()):
-        place = (value.device, value.data_ptr(), tuple(value.shape), value.stride(), value.dtype)
-        if place in seen and value.numel():
-            continue
-        seen.add(place)
-        found[name] = value.clone()  # a part of another tensor is written as its own
+    """Every tensor of the model; of those that share memory the first that has all of it, as safetensors' load_model expects."""
+    named = sorted(model.state_dict().items())
+    owners: dict[int, str] = {}
+    for name, value in named:
+        memory = value.untyped_storage()
+        if 0 < value.nbytes == memory.nbytes():
+            owners.setdefault(memory.data_ptr(), name)
+    found = {}
+    for name, value in named:
+        if owners.get(value.untyped_storage().data_ptr(), name) == name:
+            found[name] = value.clone()  # a part of memory that nobody has whole is written as its own
     return found
 
 

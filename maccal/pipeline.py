@@ -22,7 +22,7 @@ from maccal.calibration import calibrate
 from maccal.data import DataSet, Split, load
 from maccal.data.pixels import PIXELS, Pixels
 from maccal.features import extract
-from maccal.folders import measured, opened
+from maccal.folders import measured, opened, tell
 from maccal.geometry import calibration_curve, logit_map, masked_inference, masked_retraining, prototype_angles
 from maccal.io import FileError, npz, read_json, write, write_json, write_lines, write_tensors
 from maccal.methods import METHODS
@@ -110,6 +110,7 @@ def train_run(
 
 def predict_again(folder: Path, config: Config, data: DataSet, device: torch.device) -> None:
     """Where only test.npz is damaged."""
+    tell(f"{folder / 'test.npz'} is missing, damaged or of another run; the images are predicted again")
     network = read_network(folder, config, len(data.classes)).to(device)
     finish(folder, config, network, predict(network, data.test.images, PIXELS[config.data]), data)
 

@@ -174,6 +174,8 @@ def check_choices(config: Config) -> None:
     """ValueError for a data set, network, seed, limit or setting that no run has."""
     if config.data not in PIXELS or config.model not in MODELS:
         raise ValueError(f"data {config.data!r}, model {config.model!r}")
+    if (config.plan.second is None) != (config.stage2 is None):
+        raise ValueError(f"method {config.method!r} with stage2 {config.stage2}")
     if abs(config.seed) >= 1 << 63 or (config.limit is not None and config.limit < 1):
         raise ValueError(f"seed {config.seed}, limit {config.limit}")
     for key, value in config.settings.items():

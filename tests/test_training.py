@@ -1,5 +1,6 @@
 """Stage I: against a plain loop, killed and resumed, on two processes, and when it goes wrong."""
 
+import io
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from interruption import Stop, stopping
 
 from maccal.data import load
 from maccal.data.pixels import PIXELS
+from maccal.io import FileError, write_sealed
 from maccal.models import build
 from maccal.recipes import Recipe
 from maccal.training import Diverged, Objective, Training, fit, predict, read_checkpoint, rows_of
@@ -200,6 +202,57 @@ def test_a_damaged_checkpoint_is_named(digits, tmp_path, content):
     file.write_bytes(content)
     with pytest.raises(ValueError, match=r"c\.pt: not a readable checkpoint"):
         trained(digits, checkpoint=file)
+
+
+def test_a_damaged_bit_of_a_checkpoint_is_noticed(digits, tmp_path):
+    """In a hundred places all over the file; before it had a checksum, most of them changed the result without a word."""
+    file = tmp_path / "c.pt"
+    trained(digits, checkpoint=file)
+    data = file.read_bytes()
+    for place in range(0, len(data), len(data) // 99):
+        file.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
+        with pytest.raises(FileError, match=r"c\.pt: not a readable checkpoint .*; delete it to start again"):
+            read_checkpoint(file)
+
+
+def sealed_state(file, state):
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    write_sealed(file, "checkpoint 1", buffer.getvalue())
+
+
+def test_checkpoints_that_are_not_ours_are_refused(digits, tmp_path):
+    file = tmp_path / "c.pt"
+    trained(digits, checkpoint=file)
+    state = read_checkpoint(file)
+    torch.save(state, file)  # without a checksum: version 0, or anybody's
+    with pytest.raises(FileError, match="not a readable checkpoint"):
+        trained(digits, checkpoint=file)
+    others = [7, [], {}, {"about": 3}, {"about": {}}, state | {"network": {}}, state | {"generators": []}]
+    for missing in state:
+        others.append({part: value for part, value in state.items() if part != missing})
+    for other in others:
+        sealed_state(file, other)
+        with pytest.raises(FileError, match="a checkpoint of another training") as caught:
+            trained(digits, checkpoint=file)
+        assert "\n" not in str(caught.value)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(FileError, match="not a regular file"):
+        trained(digits, checkpoint=tmp_path / "folder")
+
+
+def test_what_is_said_about_a_training_must_be_the_same_when_it_goes_on(digits, tmp_path):
+    trained(digits, checkpoint=str(tmp_path / "c.pt"), about={"run": {"method": "mit"}})
+    trained(digits, checkpoint=tmp_path / "c.pt", about={"run": {"method": "mit"}})
+    with pytest.raises(FileError, match="method is mit there and vanilla here"):
+        trained(digits, checkpoint=tmp_path / "c.pt", about={"run": {"method": "vanilla"}})
+
+
+def test_the_history_of_a_finished_checkpoint_is_logged(digits, tmp_path):
+    logged = []
+    _, history = trained(digits, replace(PLAIN, epochs=1), checkpoint=tmp_path / "c.pt")
+    trained(digits, replace(PLAIN, epochs=1), checkpoint=tmp_path / "c.pt", objective=stopping(0), log=logged.append)
+    assert logged == [history]
 
 
 def test_a_checkpoint_that_would_run_code_is_refused(digits, tmp_path):
