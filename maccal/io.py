@@ -1,6 +1,7 @@
 """Files are written whole or not at all, and say when they are damaged.
 
     write, write_with              a whole file or none: a hidden part, fsync, one rename
+    write_all                      several files or none: no rename before all of them are on the disk
     write_json, read_json          one JSON object with its format and checksum inside: row.json, config.json
     write_sealed, read_sealed      any bytes behind a header line with format, size and checksum
     write_lines, read_lines        the same for JSON lines: history.jsonl
@@ -20,7 +21,7 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Any
@@ -68,11 +69,32 @@ def write_with(path: Path, writer: Callable[[Path], object]) -> Path:
     return path
 
 
+def write_all(files: Mapping[Path, str | bytes]) -> None:
+    """All of these files, or none where one cannot be written; FileError says which."""
+    with ExitStack() as stack:
+        parts: dict[Path, Path] = {}
+        for path, data in files.items():
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                part = stack.enter_context(new_part(path.parent, path.name))
+                part.write_bytes(data.encode() if isinstance(data, str) else data)
+                flush(part)
+            except OSError as error:
+                raise FileError(path, f"cannot be written ({error.strerror or error})") from error
+            if path.is_dir():
+                raise FileError(path, "cannot be written: it is a folder")
+            parts[path] = part
+        for path, part in parts.items():
+            part.replace(path)
+    for folder in {path.parent for path in files}:
+        flush(folder)
+
+
 @contextmanager
 def new_part(folder: Path, name: str) -> Iterator[Path]:
     """A new, empty, hidden file that nobody can have planted, locked while it is written; it is gone afterwards unless renamed."""
     while True:
-        part = folder / f".{name[:100]}.{secrets.token_hex(8)}.part"
+        part = folder / f".{name[:50]}.{secrets.token_hex(8)}.part"
         handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
         take_lock(handle, wait=True)
         if os.fstat(handle).st_nlink:  # else a sweep came between the two lines above

@@ -1,7 +1,6 @@
 """The verb `maccal report`: rows of the benchmark in, one page out, and the paper's figures as files if asked for."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,12 @@ from rich.console import Console
 from rich.text import Text
 
 from maccal.figures import FIGURES, draw_all, rendered
-from maccal.io import write
+from maccal.io import FileError, parse_json, read_bytes, write_all
+from maccal.report.checks import Row, check_names, check_row
 from maccal.report.claims import claims
 from maccal.report.leaderboard import leaderboard_page
+
+LARGEST = 1 << 30  # bytes of a file of rows; a row has some ten thousand
 
 
 def report(
@@ -29,22 +31,43 @@ def report(
         title: of the page.
         figures: folder for the figures, each as <name>.svg and <name>.png.
     """
-    found = [json.loads(line) for file in rows for line in file.read_text().splitlines() if line.strip()]
-    page = write(out, leaderboard_page(found, title=title))
-    console = Console()
-    for claim in claims(found):
-        console.print(Text(f"{claim.verdict:15} {claim.words}"), soft_wrap=True)
+    if not rows:
+        raise ValueError("no file of rows; pass one or more, such as results/bench-cpu.jsonl")
+    if out.resolve() in [file.resolve() for file in rows]:
+        raise ValueError(f"--out {out} is one of the files of rows; pass another name for the page")
+    found = check_names(pair for file in rows for pair in placed_rows(file))
+    files: dict[Path, str | bytes] = {out: leaderboard_page(found, title=title)}
+    lines = [f"{claim.verdict:15} {claim.words}" for claim in claims(found)]
     if figures:
-        write_figures(found, figures, console)
-    console.print(Text(f"report: {page}"))
+        drawn, words = figure_files(found, figures)
+        files |= drawn
+        lines += words
+    write_all(files)
+    console = Console()
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+    console.print(Text(f"report: {out}"))
 
 
-def write_figures(rows: list[Mapping[str, Any]], folder: Path, console: Console) -> None:
-    """Each figure as .svg and .png; says which are left out and why."""
+def placed_rows(file: Path) -> Iterator[tuple[str, Row]]:
+    """The rows of a file, checked, each with its place; FileError where there is none."""
+    empty = True
+    for number, line in enumerate(read_bytes(file, LARGEST).split(b"\n"), 1):
+        if line.strip():
+            empty, where = False, f"line {number}: "
+            row = parse_json(line, file, where)
+            check_row(row, file, where)
+            yield f"{file} line {number}", row
+    if empty:
+        raise FileError(file, "no rows; expected one JSON object a line, as `maccal bench` writes them")
+
+
+def figure_files(rows: Sequence[Mapping[str, Any]], folder: Path) -> tuple[dict[Path, bytes], list[str]]:
+    """Each figure as .svg and .png by its path; and which are left out and why, in words."""
     drawn, absent = draw_all(rows)
+    files = {}
     for name, figure in drawn.items():
         for kind in ("svg", "png"):
-            write(folder / f"{name}.{kind}", rendered(figure, kind))
-    for name, reason in absent.items():
-        console.print(Text(f"left out: {FIGURES[name].title}: {reason}"), soft_wrap=True)
-    console.print(Text(f"figures: {len(drawn)} of {len(FIGURES)} in {folder}"))
+            files[folder / f"{name}.{kind}"] = rendered(figure, kind)
+    words = [f"left out: {FIGURES[name].title}: {reason}" for name, reason in absent.items()]
+    return files, [*words, f"figures: {len(drawn)} of {len(FIGURES)} in {folder}"]

@@ -79,6 +79,8 @@ PATH = [
     "maccal.figures.sensitivity",
     "maccal.figures",
     "maccal.report",
+    "maccal.report.checks",
+    "maccal.failures",
     "maccal.report.lines",
     "maccal.report.claims",
     "maccal.report.tables",

@@ -1,14 +1,17 @@
 """Results in, one self-contained HTML file out: no network, inline SVG, light and dark, every user string escaped.
 
 The page is built by Jinja from the template beside this file. Figures come from plots.py; they are drawn in placeholder colours
-which are then replaced by the page's CSS variables, so that one drawing serves both colour schemes.
+which are then replaced by the page's CSS variables, so that one drawing serves both colour schemes. Only tags are
+changed: what a user calls a model is drawn as it is.
 """
 
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +35,23 @@ def listing(words: Sequence[str]) -> str:
     return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), words[-1]])
 
 
+def readable(text: str) -> str:
+    r"""Text that every page and console can show: control characters, and bytes of a name that are not UTF-8, as escapes.
+
+    >>> readable("naïve \x1b[31m"), readable("caf\udce9")
+    ('naïve \\x1b[31m', 'caf\\udce9')
+    """
+    return "".join(escaped(letter) if unicodedata.category(letter) in UNSHOWN else letter for letter in text)
+
+
+def escaped(letter: str) -> str:
+    return letter.encode("unicode_escape").decode()
+
+
+UNSHOWN = ("Cc", "Cs", "Zl", "Zp")  # control characters, halves of a pair, and ends of lines and paragraphs
+TAG = re.compile("<[^<>]*>")
 PLACEHOLDERS = Theme(**{field.name: f"#{number:06x}" for number, field in enumerate(fields(Theme), start=0x010203)})
+VARIABLES = {colour: f"var(--{name})" for name, colour in asdict(PLACEHOLDERS).items()}
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
@@ -71,9 +90,10 @@ class Compared:
 
 def evaluated(predictions: Predictions, path: Path, *, bins: int, resamples: int, seed: int) -> Evaluated:
     """A model measured, from its predictions; the row names the file they came from."""
+    predictions = replace(predictions, name=readable(predictions.name))
     numbers = predictions.summary(bins=bins, resamples=resamples, seed=seed)
     diagram = prepare_reliability(predictions.bins(bins), numbers, predictions.name)
-    settings = {"file": path.name, "resamples": resamples, "seed": seed}
+    settings = {"file": readable(path.name), "resamples": resamples, "seed": seed}
     return Evaluated(predictions.name, numbers, diagram, row(predictions, numbers, **settings))
 
 
@@ -128,10 +148,22 @@ def svg(figure: Figure) -> Markup:
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "maccal"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    for name, colour in asdict(PLACEHOLDERS).items():
-        text = text.replace(colour, f"var(--{name})")
-    return Markup(text)
+    return Markup(in_tags(text[text.index("<svg") :], lambda tag: coloured(tag, VARIABLES)))
+
+
+def in_tags(text: str, change: Callable[[str], str]) -> str:
+    """Change the tags of an SVG and leave its words alone: a model may be called #010203.
+
+    >>> in_tags('<text fill="a">a</text>', lambda tag: tag.replace('"a"', '"b"'))
+    '<text fill="b">a</text>'
+    """
+    return TAG.sub(lambda found: change(found[0]), text)
+
+
+def coloured(tag: str, colours: Mapping[str, str]) -> str:
+    for colour, variable in colours.items():
+        tag = tag.replace(colour, variable)
+    return tag
 
 
 def scale(key: str, models: list[Evaluated]) -> tuple[float, float]:
