@@ -11,8 +11,12 @@ the weights it kept.
 Colours are Okabe and Ito's, told apart by all common forms of colour vision, and position alone says the same in print.
 """
 
-from collections.abc import Mapping, Sequence
+import unicodedata
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -168,7 +172,7 @@ def draw_heading(axes: Axes, model: Reliability, theme: Theme) -> None:
     null = f"calibrated model {n['ece_null_low']:.2f} to {n['ece_null_high']:.2f} %"
     axes.text(0, 1.045, f"ECE {n['ece']:.2f} %", fontsize=13, fontweight="bold", color=theme.ink, **words)
     axes.text(1, 1.035, f"{interval}\n{null}", fontsize=8, linespacing=1.35, ha="right", color=theme.quiet, **words)
-    axes.text(0, 1.135, model.name, fontsize=11, color=theme.ink, **words)
+    axes.text(0, 1.135, short(model.name), fontsize=11, color=theme.ink, **words)
 
 
 def draw_histogram(axes: Axes, model: Reliability, theme: Theme, tallest: float, first: bool) -> None:
@@ -230,7 +234,7 @@ def draw_feedback(axes: Axes, path: KeepPath, theme: Theme, first: bool) -> None
     axes.plot(path.epoch, path.target, color=theme.ink, linewidth=1.4, linestyle=LINES["accuracy"])
     axes.plot(path.epoch, path.confidence, color=theme.ink, linewidth=1.4, linestyle=LINES["confidence"])
     words: dict[str, Any] = {"transform": axes.transAxes, "va": "bottom", "parse_math": False}
-    axes.text(0, 1.05, path.name, fontsize=11, color=theme.ink, **words)
+    axes.text(0, 1.05, short(path.name), fontsize=11, color=theme.ink, **words)
     style(axes, theme)
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     axes.set_ylabel("feedback" if first else "", color=theme.quiet, fontsize=9)
@@ -264,6 +268,27 @@ def legend(theme: Theme, patches: Mapping[str, str], solid: str = "accuracy") ->
         *(Patch(color=colour, label=label, linewidth=0) for label, colour in patches.items()),
         *(Line2D([], [], color=theme.ink, linewidth=1.2, linestyle=dashes, label=label) for label, dashes in lines.items()),
     ]
+
+
+def short(name: str, most: int = 40) -> str:
+    """What a drawing has room for, in letters; those of East Asian scripts are two wide.
+
+    >>> short("resnet50, 10,000 images", 30), short("a name that nobody would give to a network", 30), short("模型" * 9, 30)
+    ('resnet50, 10,000 images', 'a name that nobody would give…', '模型模型模型模型模型模型模型…')
+    """
+    widths = [2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in name]
+    if sum(widths) <= most:
+        return name
+    room = sum(1 for end in accumulate(widths) if end < most)
+    return name[:room].rstrip() + "…"
+
+
+@contextmanager
+def any_letters() -> Iterator[None]:
+    """No warning of letters that the measuring font lacks: in a page the text is text, and the reader's fonts show it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")
+        yield
 
 
 def style(axes: Axes, theme: Theme) -> None:

@@ -12,7 +12,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from maccal.plots import Theme, style
+from maccal.plots import Theme, any_letters, short, style
 
 WIDTH = 7.2  # inches: a page without its margins
 SIZE = 8.0  # points of small text
@@ -144,24 +144,17 @@ def figure_of(axes: Axes) -> Figure:
 def in_points(axes: Axes, places: Sequence[tuple[float, float]]) -> np.ndarray:
     """Where places of the data are on the page, in points; the limits of the axes must be set."""
     figure = figure_of(axes)
-    figure.draw_without_rendering()  # the layout must stand before anything is measured
+    with any_letters():
+        figure.draw_without_rendering()  # the layout must stand before anything is measured
     return np.asarray(axes.transData.transform(places)) * 72 / figure.dpi
-
-
-def short(name: str) -> str:
-    """What a figure has room for.
-
-    >>> short("resnet50, 10,000 images"), short("a name that nobody would give to a network")
-    ('resnet50, 10,000 images', 'a name that nobody would give…')
-    """
-    return name if len(name) <= LONGEST else name[: LONGEST - 1].rstrip() + "…"
 
 
 def write_beside(axes: Axes, label: Label, dx: float, dy: float, line: bool = False) -> None:
     """The name so many points from its place: right of there, or left if dx is negative; with a thin line if asked for."""
     look = {"arrowstyle": "-", "color": label.colour, "linewidth": 0.5, "alpha": 0.7, "shrinkA": 0, "shrinkB": 2}
+    name = short(label.name, LONGEST)
     axes.annotate(
-        short(label.name), (label.x, label.y), (dx, dy), textcoords="offset points", fontsize=SIZE, color=label.colour, va="center",
+        name, (label.x, label.y), (dx, dy), textcoords="offset points", fontsize=SIZE, color=label.colour, va="center",
         ha="right" if dx < 0 else "left", arrowprops=look if line else None, parse_math=False, annotation_clip=False,
     )  # fmt: skip
 
@@ -186,7 +179,7 @@ def name_points(axes: Axes, labels: Sequence[Label], corners: Sequence[tuple[flo
     taken += [np.array([left, y - 1, right, y + 1]) for (_, y), (left, _), (right, _) in zip(places, *ends, strict=True)]
     lowest, highest = in_points(axes, [(axes.get_xlim()[0], axes.get_ylim()[0]), (axes.get_xlim()[1], axes.get_ylim()[1])])
     for index in np.argsort(-places[:, 1], kind="stable"):
-        width = 0.58 * SIZE * len(short(labels[index].name))
+        width = 0.58 * SIZE * len(short(labels[index].name, LONGEST))
         steps = [(side * far, 4.0 * up) for far in (5.0, 20.0, 35.0, 50.0) for side in (1, -1) for up in range(-11, 12)]
         boxes = [box(places[index], step, width) for step in steps]
         costs = [overlap(one, taken) + 20 * beyond(one, lowest, highest) + length(s) for one, s in zip(boxes, steps, strict=True)]

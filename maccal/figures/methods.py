@@ -13,6 +13,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from maccal import paper
 from maccal.figures.drawing import (
+    LONGEST,
     OTHERS,
     SERIES,
     SIZE,
@@ -25,7 +26,6 @@ from maccal.figures.drawing import (
     name_points,
     note,
     percent,
-    short,
 )
 from maccal.figures.selection import (
     Place,
@@ -44,7 +44,7 @@ from maccal.figures.selection import (
     without,
 )  # fmt: skip
 from maccal.methods import method as plan_of
-from maccal.plots import Theme, style
+from maccal.plots import Theme, short, style
 
 MEASURES = {"accuracy": "accuracy", "ece": "ECE", "aece": "AECE", "mce": "MCE"}
 FAR = 10  # the highest ECE by the lowest, from where on the leaderboard's axis is logarithmic
@@ -177,7 +177,7 @@ def dress_panel(axes: Axes, panel: Panel, theme: Theme) -> None:
     axes.set_title(name, loc="left", color=theme.ink, fontsize=10, fontweight="bold", pad=18, parse_math=False)
     words = ", ".join(part for part in (panel.place[1], images) if part)
     look: dict[str, Any] = {"color": theme.quiet, "fontsize": SIZE, "parse_math": False}
-    axes.annotate(short(words), (0, 1), (0, 6), xycoords="axes fraction", textcoords="offset points", **look)
+    axes.annotate(short(words, LONGEST), (0, 1), (0, 6), xycoords="axes fraction", textcoords="offset points", **look)
 
 
 def write_numbers(axes: Axes, methods: Sequence[str], values: np.ndarray, theme: Theme) -> None:
@@ -247,7 +247,7 @@ def plot_averages(data: Averages, theme: Theme | None = None) -> Figure:
 
 def name_lines(axes: Axes, methods: Sequence[str], theme: Theme) -> None:
     """The methods beside the axes, from the top down."""
-    axes.set_yticks(range(len(methods)), [short(title(name)) for name in methods], parse_math=False)
+    axes.set_yticks(range(len(methods)), [short(title(name), LONGEST) for name in methods], parse_math=False)
     axes.set_ylim(len(methods) - 0.5, -0.5)
     for tick, name in zip(axes.get_yticklabels(), methods, strict=True):
         tick.set(color=colour_of(name, theme), fontweight="bold" if name in COMPARED else "normal")

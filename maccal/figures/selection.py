@@ -77,11 +77,18 @@ def one_place(rows: Sequence[Row], grid: str) -> Place:
 
 
 def by_seed(rows: Sequence[Row], key: Callable[[Row], Key]) -> dict[Key, list[list[Row]]]:
-    """For each key its seeds, each a list of rows, one in every place of `rows`; incomplete seeds are left out."""
+    """For each key its seeds, each a list of rows, one in every place of `rows`; incomplete seeds are left out.
+
+    ValueError where two rows would have the same place in the figure: one would hide the other.
+    """
     places = sorted({place_of(row) for row in rows})
     found: dict[Key, dict[int, dict[Place, Row]]] = {}
     for row in rows:
-        found.setdefault(key(row), {}).setdefault(row["run"]["seed"], {})[place_of(row)] = row
+        cells = found.setdefault(key(row), {}).setdefault(row["run"]["seed"], {})
+        if place_of(row) in cells:
+            first = cells[place_of(row)]["name"]
+            raise ValueError(f"{first} and {row['name']} are runs of the same method and seed; pass one of them")
+        cells[place_of(row)] = row
     groups = {
         name: [[cells[place] for place in places] for _, cells in sorted(seeds.items()) if len(cells) == len(places)]
         for name, seeds in found.items()

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 
 from maccal.metrics import METRICS, Difference, Summary, compare
 from maccal.metrics.summaries import probability, show, span
-from maccal.plots import Reliability, Theme, plot_keep, plot_reliability, prepare_keep, prepare_reliability
+from maccal.plots import Reliability, Theme, any_letters, plot_keep, plot_reliability, prepare_keep, prepare_reliability
 from maccal.predictions import Predictions, row
 
 
@@ -145,7 +145,7 @@ def evaluation_page(
 def svg(figure: Figure) -> Markup:
     """The figure as inline SVG whose colours are CSS variables and whose text is text; the same bytes every time."""
     buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "maccal"}):
+    with any_letters(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "maccal"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = buffer.getvalue()
     return Markup(in_tags(text[text.index("<svg") :], lambda tag: coloured(tag, VARIABLES)))
