@@ -291,6 +291,14 @@ def any_letters() -> Iterator[None]:
         yield
 
 
+def lay_out(figure: Figure) -> None:
+    """Give the axes their places, as a draw would, but draw nothing: half the time."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        with any_letters():
+            engine.execute(figure)
+
+
 def style(axes: Axes, theme: Theme) -> None:
     """Two thin axes, percent on both, nothing else."""
     axes.set_facecolor("none")

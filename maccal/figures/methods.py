@@ -44,7 +44,7 @@ from maccal.figures.selection import (
     without,
 )  # fmt: skip
 from maccal.methods import method as plan_of
-from maccal.plots import Theme, short, style
+from maccal.plots import Theme, lay_out, short, style
 
 MEASURES = {"accuracy": "accuracy", "ece": "ECE", "aece": "AECE", "mce": "MCE"}
 FAR = 10  # the highest ECE by the lowest, from where on the leaderboard's axis is logarithmic
@@ -332,6 +332,7 @@ def plot_shift(panels: Sequence[Shift], theme: Theme | None = None) -> Figure:
     handles: list[Any] = [Line2D([], [], color=theme.quiet, alpha=OTHERS, label="other methods", linewidth=1)]
     note(figure, theme, [*handles, Patch(color=theme.band, label="calibrated at severity 0, 95 %", linewidth=0)], words)
     for one, ends in named:
+        lay_out(figure)
         name_ends(one, ends)
     return figure
 
@@ -409,6 +410,7 @@ def plot_cost(panels: Sequence[Cost], theme: Theme | None = None) -> Figure:
     seeds = np.concatenate([panel.ece.seeds for panel in panels])
     missing = without(name for panel in panels for name in panel.left_out)
     note(figure, theme, [Patch(color=theme.band, label="calibrated, 95 %", linewidth=0)], bars_say(seeds) + missing)
+    lay_out(figure)
     for panel, one in zip(panels, axes, strict=True):
         points = zip(panel.methods, panel.seconds.tolist(), panel.ece.mean.tolist(), strict=True)
         bars = zip(

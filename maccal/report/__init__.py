@@ -19,6 +19,7 @@ import matplotlib
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from maccal.metrics import METRICS, Difference, Summary, compare
@@ -142,11 +143,17 @@ def evaluation_page(
     )
 
 
-def svg(figure: Figure) -> Markup:
-    """The figure as inline SVG whose colours are CSS variables and whose text is text; the same bytes every time."""
-    buffer = io.StringIO()
+def svg(figure: Figure, dpi: float = 100) -> Markup:
+    """The figure as inline SVG whose colours are CSS variables and whose text is text; the same bytes every time.
+
+    `dpi` is of what is a picture within the drawing. Figure.savefig would draw all of it twice, once for the layout alone.
+    """
+    buffer, before = io.StringIO(), figure.dpi
+    figure.dpi = dpi
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with any_letters(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "maccal"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        FigureCanvasSVG(figure).print_svg(buffer, metadata=nothing)
+    figure.dpi = before
     text = buffer.getvalue()
     return Markup(in_tags(text[text.index("<svg") :], lambda tag: coloured(tag, VARIABLES)))
 

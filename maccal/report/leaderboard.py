@@ -17,7 +17,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-import matplotlib
 from markupsafe import Markup
 
 from maccal import paper
@@ -111,8 +110,7 @@ def leaderboard_page(
 def drawings(rows: Sequence[Row]) -> tuple[list[Drawing], list[tuple[str, str]]]:
     """The figures in the order of the paper, and the titles of those that lack rows with what to run."""
     drawn, absent = draw_all(rows, PLACEHOLDERS)
-    with matplotlib.rc_context({"savefig.dpi": DPI}):
-        made = [Drawing(name, FIGURES[name].title, FIGURES[name].caption, inlined(svg(f), name)) for name, f in drawn.items()]
+    made = [Drawing(name, FIGURES[name].title, FIGURES[name].caption, inlined(svg(f, DPI), name)) for name, f in drawn.items()]
     return made, [(FIGURES[name].title, reason) for name, reason in absent.items()]
 
 
