@@ -1,4 +1,25 @@
-from maccal.cli import main
+"""`maccal` and `python -m maccal`: the command line, which ends in one line on Ctrl-C even while it is still being imported."""
+
+import os
+import signal
+import sys
+from types import FrameType
+
+
+def leave(number: int, frame: FrameType | None) -> None:
+    """At once: an exception would pass through half-imported packages, which print it or swallow it. Nothing is written yet."""
+    sys.stderr.write("maccal: interrupted\n")
+    sys.stderr.flush()
+    os._exit(130)
+
+
+def main() -> None:
+    usual = signal.signal(signal.SIGINT, leave)
+    from maccal.cli import main as run
+
+    signal.signal(signal.SIGINT, usual)
+    run()
+
 
 if __name__ == "__main__":
     main()

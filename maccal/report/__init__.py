@@ -152,7 +152,8 @@ def svg(figure: Figure, dpi: float = 100) -> Markup:
     figure.dpi = dpi
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with any_letters(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "maccal"}):
-        FigureCanvasSVG(figure).print_svg(buffer, metadata=nothing)
+        canvas: Any = FigureCanvasSVG(figure)
+        canvas.print_svg(buffer, metadata=nothing)
     figure.dpi = before
     text = buffer.getvalue()
     return Markup(in_tags(text[text.index("<svg") :], lambda tag: coloured(tag, VARIABLES)))
