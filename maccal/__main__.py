@@ -14,9 +14,13 @@ def leave(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    usual = signal.signal(signal.SIGINT, leave)
-    from maccal.cli import main as run
-
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is signal.default_int_handler:  # else whoever started us wants it so
+        signal.signal(signal.SIGINT, leave)
+    if sys.argv[1:2] == ["report"]:
+        from maccal.report_verb import main as run
+    else:
+        from maccal.cli import main as run
     signal.signal(signal.SIGINT, usual)
     run()
 

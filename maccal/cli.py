@@ -29,7 +29,8 @@ from maccal.parallel import joined, my_rank
 from maccal.pipeline import calibrate_run, make_run
 from maccal.predictions import Kind, read
 from maccal.recipes import RECIPES, Recipe
-from maccal.report import Evaluated, change, evaluated, evaluation_page, paired, readable
+from maccal.report import readable
+from maccal.report.evaluation import Evaluated, change, evaluated, evaluation_page, paired
 from maccal.report_verb import report
 from maccal.runs import MEASURED, Config, Feedback, predictions_of, whole_row
 from maccal.stage2 import Stage2

@@ -33,7 +33,7 @@ from maccal.metrics import METRICS
 from maccal.metrics.summaries import show
 from maccal.posthoc import TemperatureScaling
 from maccal.predictions import Predictions
-from maccal.report import Compared, Evaluated, conclusion, evaluated, evaluation_page, paired
+from maccal.report.evaluation import Compared, Evaluated, conclusion, evaluated, evaluation_page, paired
 from maccal.stage2 import Stage2
 
 # the models in the order of the table, and the files of their predictions

@@ -24,13 +24,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-import safetensors
-import safetensors.torch
-import torch
-from torch import Tensor
+
+if TYPE_CHECKING:  # torch takes seconds that whoever reads rows need not wait
+    from torch import Tensor
 
 fcntl: Any
 try:
@@ -291,8 +290,10 @@ def read_lines(path: Path, kind: str) -> list[dict[str, Any]]:
     return [parse_json(line, path, f"line {number}: ") for number, line in enumerate(lines, 2)]
 
 
-def tensors_checksum(kind: str, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> str:
+def tensors_checksum(kind: str, tensors: Mapping[str, "Tensor"], notes: Mapping[str, Any]) -> str:
     """Of names, types, shapes and bytes of the tensors, and of the notes."""
+    import torch
+
     parts: list[bytes | memoryview] = [kind.encode(), canonical(notes)]
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
@@ -302,15 +303,19 @@ def tensors_checksum(kind: str, tensors: Mapping[str, Tensor], notes: Mapping[st
     return checksum(*parts)
 
 
-def write_tensors(path: Path, kind: str, tensors: Mapping[str, Tensor], **notes: Any) -> Path:
+def write_tensors(path: Path, kind: str, tensors: Mapping[str, "Tensor"], **notes: Any) -> Path:
     """Named tensors as a safetensors file. All notes are one entry of its metadata: several would have no fixed order."""
+    import safetensors.torch
+
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     about = {"format": f"maccal {kind}", "checksum": tensors_checksum(kind, plain, notes), **notes}
     return write(path, safetensors.torch.save(plain, {"maccal": json.dumps(about)}))
 
 
-def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_tensors(path: Path, kind: str) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
     """The tensors and notes that write_tensors wrote; FileError otherwise."""
+    import safetensors.torch
+
     data = read_bytes(path)
     try:
         tensors = safetensors.torch.load(data)

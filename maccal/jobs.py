@@ -25,7 +25,7 @@ from maccal.features import Features, extract, find_head
 from maccal.heads import save_head
 from maccal.io import FileError, npz, write, write_with
 from maccal.predictions import Predictions, load_npz
-from maccal.report import Compared, evaluated, evaluation_page, paired
+from maccal.report.evaluation import Compared, evaluated, evaluation_page, paired
 from maccal.stage2 import Stage2
 
 PAIRS = (("z", "y"), ("val_z", "val_y"), ("test_z", "test_y"), ("weight", "bias"))

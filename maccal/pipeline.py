@@ -29,7 +29,7 @@ from maccal.methods.balcal import Dual
 from maccal.methods.tst import TwoStage, two_stage_head, two_stage_live
 from maccal.parallel import everywhere, my_rank
 from maccal.posthoc import Temperature, scaled_head
-from maccal.report import evaluated
+from maccal.report.evaluation import evaluated
 from maccal.runs import MEASURED, Config, fresh, load_run, open_folder, predictions_of, read_config, whole_row
 from maccal.stage2 import Stage2
 from maccal.training import History, fit, predict

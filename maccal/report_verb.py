@@ -1,5 +1,10 @@
-"""The verb `maccal report`: rows of the benchmark in, one page out, and the paper's figures as files if asked for."""
+"""The verb `maccal report`: rows of the benchmark in, one page out, and the paper's figures as files if asked for.
 
+Cost: 1,000 rows take about three seconds, most of them matplotlib's; torch, which takes two to import, is not needed
+(benchmarks/report.py).
+"""
+
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +13,7 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
+from maccal.failures import answered
 from maccal.figures import FIGURES, draw_all, rendered
 from maccal.io import FileError, parse_json, read_bytes, write_all
 from maccal.report.checks import Row, check_names, check_row
@@ -71,3 +77,8 @@ def figure_files(rows: Sequence[Mapping[str, Any]], folder: Path) -> tuple[dict[
             files[folder / f"{name}.{kind}"] = rendered(figure, kind)
     words = [f"left out: {FIGURES[name].title}: {reason}" for name, reason in absent.items()]
     return files, [*words, f"figures: {len(drawn)} of {len(FIGURES)} in {folder}"]
+
+
+def main() -> None:
+    """`maccal report ...` by itself, without the imports of the other verbs."""
+    answered(lambda: tyro.cli(report, prog="maccal report", args=sys.argv[2:]))

@@ -116,7 +116,7 @@ def test_arrays_of_the_motivation(key, value):
 
 def test_a_sweep_of_gamma_needs_its_gamma():
     swept = next(row for row in ROWS if row["run"]["method"] == "maccal" and row["run"]["feedback"] == "training")
-    with pytest.raises(FileError, match="no 'run.stage2.gamma'"):
+    with pytest.raises(FileError, match=r"no 'run\.stage2\.gamma'"):
         check_row(changed("run.stage2", None, swept), Path("rows.jsonl"))
 
 

@@ -79,6 +79,7 @@ PATH = [
     "maccal.figures.sensitivity",
     "maccal.figures",
     "maccal.report",
+    "maccal.report.evaluation",
     "maccal.report.checks",
     "maccal.failures",
     "maccal.report.lines",

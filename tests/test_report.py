@@ -10,7 +10,8 @@ import pytest
 from maccal.metrics import METRICS, softmax
 from maccal.metrics.summaries import show, span
 from maccal.predictions import Predictions
-from maccal.report import Compared, evaluated, evaluation_page, listing, paired, readable
+from maccal.report import listing, readable
+from maccal.report.evaluation import Compared, evaluated, evaluation_page, paired
 
 NASTY = "<script>alert('x')</script> & \"quotes\" $\\alpha$ </script><!--"
 SETTINGS = {"bins": 15, "resamples": 100, "seed": 0}

@@ -43,7 +43,7 @@ from maccal.figures.selection import (
     title,
     without,
 )  # fmt: skip
-from maccal.methods import method as plan_of
+from maccal.paper import HEADS
 from maccal.plots import Theme, lay_out, short, style
 
 MEASURES = {"accuracy": "accuracy", "ece": "ECE", "aece": "AECE", "mce": "MCE"}
@@ -380,11 +380,11 @@ def prepare_cost(rows: Iterable[Row]) -> list[Cost]:
 
 
 def total_seconds(row: Row, whole: dict[str, float]) -> float | None:
-    """None if the time of stage I is not known."""
+    """None if the time of stage I is not known. Of a method alone, that is vanilla's."""
     if row["run"].get("stage2") is None:
         return whole[row["name"]]
     data, model = place_of(row)
-    first = whole.get(f"{data}-{model}-{plan_of(row['run']['method']).first}-s{row['run']['seed']}")
+    first = whole.get(f"{data}-{model}-vanilla-s{row['run']['seed']}") if row["run"]["method"] in HEADS else None
     return None if first is None else first + whole[row["name"]]
 
 

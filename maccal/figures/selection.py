@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from maccal.methods import METHODS
+from maccal.paper import TITLES
 
 Row = Mapping[str, Any]
 Place = tuple[str, str]  # data set, with the number of its images where limited, and network
@@ -133,7 +133,7 @@ def own_interval(rows: Sequence[Row], measure: str) -> tuple[float, float]:
 
 def in_order(methods: Iterable[str]) -> list[str]:
     """As in Table 1; those that are not there last."""
-    order = {name: place for place, name in enumerate(METHODS)}
+    order = {name: place for place, name in enumerate(TITLES)}
     return sorted(methods, key=lambda name: (order.get(name, len(order)), name))
 
 
@@ -142,7 +142,7 @@ def title(method: str) -> str:
     >>> title("maccal"), title("mixup+maccal"), title("flsd"), title("new")
     ('MaC-Cal', 'mixup + MaC-Cal', 'FLSD', 'new')
     """
-    return " + ".join(NAMES.get(part) or (METHODS[part].title if part in METHODS else part) for part in method.split("+"))
+    return " + ".join(NAMES.get(part) or TITLES.get(part, part) for part in method.split("+"))
 
 
 def set_title(data: str) -> str:

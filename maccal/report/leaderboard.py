@@ -22,7 +22,7 @@ from markupsafe import Markup
 from maccal import paper
 from maccal.figures import FIGURES, draw_all
 from maccal.figures.drawing import SERIES
-from maccal.methods import METHODS
+from maccal.paper import TITLES
 from maccal.report import PLACEHOLDERS, TEMPLATES, coloured, in_tags, readable, svg
 from maccal.report.claims import claims, standing
 from maccal.report.lines import Book, Contrast, Line, Row, chance, contrast, number, points, titled
@@ -195,7 +195,7 @@ def reach(line: Line, key: str) -> Cell:
 
 def published(line: Line) -> Cell:
     """The paper's ECE, marked where it is of other networks."""
-    plain = line.variant == line.method and line.method in METHODS
+    plain = line.variant == line.method and line.method in TITLES
     printed = printed_ece(line.method, line.setting) if plain else None
     if printed is None:
         return Cell(None, "–")
