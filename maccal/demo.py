@@ -27,13 +27,13 @@ from rich.text import Text
 from torch import Tensor, nn
 
 from maccal.calibration import DEFAULT, calibrate_head
-from maccal.io import npz, write
+from maccal.io import npz, write_all
 from maccal.metrics import METRICS
 from maccal.metrics.summaries import show
 from maccal.posthoc import TemperatureScaling
 from maccal.predictions import Predictions
-from maccal.report import Compared, Evaluated, conclusion, evaluated, evaluation_page, paired
-from maccal.results import write_row
+from maccal.report.evaluation import Compared, Evaluated, conclusion, evaluated, evaluation_page, paired
+from maccal.results import row_text
 from maccal.stage2 import Stage2
 
 # the models in the order of the table, and the files of their predictions
@@ -213,15 +213,18 @@ def save(
     models: list[Evaluated],
     page: str,
 ) -> Path:
-    """All files of the demo; returns the path of the report."""
+    """All files of the demo, or none; returns the path of the report."""
+    report = out / "demo.report.html"
+    files: dict[Path, str | bytes] = {report: page}
     for made, model in zip(predictions, models, strict=True):
         stem = MODELS[made.name]
-        write(out / f"{stem}.npz", npz(logits=made.scores, labels=made.labels))
-        write_row(out / f"{stem}.row.json", model.row)
+        files[out / f"{stem}.npz"] = npz(logits=made.scores, labels=made.labels)
+        files[out / f"{stem}.row.json"] = row_text(model.row)
     names = {"train": ("z", "y"), "val": ("val_z", "val_y"), "test": ("test_z", "test_y")}
     arrays = {name: part.numpy() for key, both in names.items() for name, part in zip(both, features[key], strict=True)}
-    write(out / "features.npz", npz(**arrays, **classifier))
-    return write(out / "demo.report.html", page)
+    files[out / "features.npz"] = npz(**arrays, **classifier)
+    write_all(files)
+    return report
 
 
 def table(models: list[Evaluated]) -> Table:

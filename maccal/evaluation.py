@@ -236,6 +236,11 @@ def extend_row(folder: Path, **parts: Mapping[str, Any]) -> Path:
     """Put "ood" and "shift" numbers into the run's row.json, which keeps all else; a part that is there is replaced whole."""
     if unknown := set(parts) - set(PARTS):
         raise ValueError(f"no part {min(unknown)!r} of a row; the parts are {', '.join(PARTS)}")
-    plain = json.loads(json.dumps(parts, allow_nan=False, default=np.ndarray.tolist))
     with held(folder):
-        return write_row(folder / "row.json", run_of(folder)[1] | plain)
+        return write_row(folder / "row.json", run_of(folder)[1] | plain_parts(parts))
+
+
+def plain_parts(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Parts of a row as JSON has them, arrays as lists."""
+    plain: dict[str, Any] = json.loads(json.dumps(parts, allow_nan=False, default=np.ndarray.tolist))
+    return plain

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from maccal.io import FileError, checksum, read_bytes, sweep, write_json
 from maccal.parallel import everywhere, my_rank
-from maccal.report import evaluated
+from maccal.report.evaluation import evaluated
 from maccal.results import read_row, write_row
 from maccal.runs import (
     CONFIG,

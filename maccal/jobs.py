@@ -24,7 +24,7 @@ from maccal.features import Features, extract, find_head
 from maccal.heads import save_head
 from maccal.io import FileError, npz, write, write_json, write_tensors
 from maccal.predictions import Predictions
-from maccal.report import Compared, evaluated, evaluation_page, paired
+from maccal.report.evaluation import Compared, evaluated, evaluation_page, paired
 from maccal.runs import MODEL
 from maccal.stage2 import Stage2
 

@@ -8,6 +8,7 @@ A line of a .jsonl file is the same object as a row.json: its format, its checks
 The first line of the file has the checksum of all the others, so that a lost line is noticed too.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from maccal.io import (
     read_lines,
     sealed,
     unsealed,
-    write_json,
+    write,
     write_lines,
 )
 
@@ -30,7 +31,12 @@ ROW, ROWS = "row 1", "rows 1"
 
 def write_row(path: Path, row: Row) -> Path:
     """One row; ValueError for numbers that JSON cannot say."""
-    return write_json(path, ROW, row)
+    return write(path, row_text(row))
+
+
+def row_text(row: Row) -> str:
+    """What write_row writes."""
+    return json.dumps(sealed(row, ROW), indent=1, allow_nan=False) + "\n"
 
 
 def read_row(path: Path) -> dict[str, Any]:

@@ -28,11 +28,10 @@ from maccal.io import FileError, checksum, read_bytes, read_json, read_lines, re
 from maccal.methods import EVERY, METHODS, Plan, Second, method, settings_of
 from maccal.methods.tst import TwoStage, build_head
 from maccal.models import MODELS, build
-from maccal.parallel import held
 from maccal.posthoc import Temperature
 from maccal.predictions import Predictions, read
 from maccal.recipes import Recipe
-from maccal.results import read_row, write_row
+from maccal.results import read_row
 from maccal.stage2 import Stage2
 from maccal.training import History, precise
 from maccal.typed import fits, tupled, typed
@@ -246,12 +245,6 @@ def whole_row(folder: Path, numbers: Mapping[str, Any]) -> dict[str, Any]:
         check_file(folder, name, before)
     kept = {part: before[part] for part in ("files", *PARTS) if part in before}
     return described(folder, config) | dict(numbers) | kept
-
-
-def record(folder: Path, numbers: Mapping[str, Any]) -> Path:
-    """Put these numbers into the run's row.json."""
-    with held(folder):
-        return write_row(folder / "row.json", whole_row(folder, numbers))
 
 
 def said(folder: Path) -> Predictions:

@@ -118,6 +118,18 @@ def claim(rows, start):
     return found
 
 
+def test_a_name_is_drawn_as_it_is_among_other_figures():
+    name = '#010203 #d55e00 url(#x) id="y"'
+    html = leaderboard_page([row("vanilla", model=name), row("maccal", model=name)])
+    drawn = html.split("<h2>Figures</h2>")[1].split("<h2>Failed runs</h2>")[0]
+    assert f">{name}</text>" in drawn
+    assert "var(--under)" in drawn
+
+
+def test_a_title_that_is_not_unicode(tmp_path):
+    assert leaderboard_page([row("maccal")], title="\udcff").encode().decode().count(r"\udcff") == 2
+
+
 def test_nothing_is_claimed_without_rows():
     assert {c.verdict for c in claims([])} == {"not measured"}
     assert {c.verdict for c in claims([{"name": "x", "error": "y"}])} == {"not measured"}
