@@ -23,7 +23,7 @@ from maccal.cli import told_apart
 from maccal.failures import answered
 from maccal.io import FileError
 from maccal.metrics import softmax, summary
-from maccal.report import readable
+from maccal.io import readable
 
 
 @pytest.fixture
