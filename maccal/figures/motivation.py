@@ -15,7 +15,6 @@ from matplotlib.patches import Patch
 from maccal.figures.drawing import OTHERS, SERIES, SIZE, canvas, dress, figure_of, note, percent
 from maccal.figures.selection import Place, Row, needed, place_of, plain, set_title
 from maccal.metrics import Bins
-from maccal.metrics.bins import TICK
 from maccal.plots import FEW, Reliability, Theme, prepare_reliability, style
 
 Numbers = Mapping[str, np.ndarray]
@@ -205,7 +204,7 @@ def diagram_of(curve: Numbers, numbers: Mapping[str, Any], name: str) -> Reliabi
     """The diagram of a calibration curve; ValueError if the numbers are not of the same predictions."""
     count = np.asarray(curve["count"], np.float64)
     confidence, accuracy = (np.nan_to_num(np.asarray(curve[key], np.float64)) for key in ("confidence", "accuracy"))
-    sums = np.stack([count, np.rint(accuracy * count), confidence * count * TICK, 0 * count])
+    sums = np.stack([count, np.rint(accuracy * count), 0 * count, 0 * count, confidence * count])
     bins = Bins(np.asarray(curve["edges"], np.float64), sums, int(count.sum()))
     if abs(bins.ece() - numbers["ece"]) > 1e-4:
         raise ValueError(

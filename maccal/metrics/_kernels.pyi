@@ -31,3 +31,19 @@ def slopes(
     brier_scale: float,
     sums: int,
 ) -> None: ...
+def stream(
+    wide: bool,
+    probs: int,
+    logits: int,
+    labels: int,
+    rows: int,
+    classes: int,
+    tolerance: float,
+    edges: int,
+    bins: int,
+    first: int,
+    cells: int,
+    tick: float,
+    sums: int,
+    scores: int,
+) -> int: ...

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from maccal.metrics.arguments import check_given
 from maccal.metrics.inputs import Array, as_tensor, blocks, check_labels, check_logits, check_probs, top_label
 from maccal.metrics.softmaxes import Rows, score_rows, slopes
 from maccal.metrics.temperature import Best, best, end_of
@@ -92,13 +93,6 @@ def as_scores(probs: Array | None, labels: Array, logits: Array | None) -> tuple
     return scores, check_labels(labels, scores)
 
 
-def check_given(probs: Array | None, labels: Array, logits: Array | None) -> None:
-    if (probs is None) == (logits is None):
-        raise ValueError("pass either probs or logits=..., exactly one of them")
-    if labels is None:
-        raise ValueError("labels are missing")
-
-
 def log_probs(probs: Tensor) -> Tensor:
     return (probs if probs.dtype == torch.float64 else probs.float()).log()
 
@@ -128,6 +122,12 @@ def split(before: float, after: Best | None) -> Split:
     return Split(after.value, before - after.value, math.exp(-after.log_scale))
 
 
+def variance(p: Tensor, values: Tensor) -> Tensor:
+    """Var_p of the values in each row, from centred values: E[x^2] - E[x]^2 may round to below zero."""
+    centred = values - (p * values).sum(1, keepdim=True)
+    return (p * centred.square()).sum(1)
+
+
 class NullScore(NamedTuple):
     """What a proper score does when labels are drawn from the probabilities themselves."""
 
@@ -146,10 +146,10 @@ def null_scores(scores: Tensor) -> tuple[NullScore, NullScore]:
         moved = p * (log_p + entropy[:, None])  # d p / d log(1 / T) at T = 1
         terms = (
             entropy,
-            (p * log_p.square()).sum(1) - entropy.square(),
+            variance(p, log_p),
             1 - square,
-            4 * (p.pow(3).sum(1) - square.square()),
-            4 * ((p * moved.square()).sum(1) - (p * moved).sum(1).square()),
+            4 * variance(p, p),
+            4 * variance(p, moved),
             2 * moved.square().sum(1),
         )
         total += torch.stack([term.sum(dtype=torch.float64) for term in terms])

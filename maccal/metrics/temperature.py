@@ -26,7 +26,7 @@ STRIDE = 2.0  # largest change of log(1 / T) in a step
 EXACT, CLOSE = 1e-13, 1e-9  # a search is over when its next step would be below this; CLOSE leaves the score itself exact
 FEW, STEPS = 8, 200  # after FEW steps on all rows it is time to ask whether there is an optimum
 END = 5.0  # how far to go in log(1 / T) where a score falls for ever
-SAFE = 1e30  # spreads within this and its inverse leave room for cubes, even in float32
+SAFE = 70.0  # logs of spreads up to 1e30 and down to 1e-30 leave room for cubes
 
 
 class Best(NamedTuple):
@@ -109,13 +109,13 @@ def best(rows: Rows, nll: bool, brier: bool) -> tuple[Best | None, Best | None]:
     search(rows, ways, STEPS)
     if not all(way.done for way in ways):
         raise ValueError("the best temperature was not found; are there logits of very different sizes among these rows?")
-    found = [Best(way.place - shift, way.value) for way in ways]
+    found = [Best(way.place + shift, way.value) for way in ways]
     return found[0] if nll else None, found[1] if brier else None
 
 
 def from_sample(sample: Rows, nll: bool, brier: bool) -> list[Descent]:
     """Where to start on all rows: the sample's best NLL, and downhill from there its best Brier score."""
-    start = -math.log(spread(sample))
+    start = -log_spread(sample)
     first = Descent(start, (start - 2 * END, start + 2 * END))
     if bool(labels_scores(sample).isfinite().all()):
         search(sample, [first, Descent(0.0, done=True)], STEPS, fine=False)
@@ -133,27 +133,28 @@ def thinned(rows: Rows) -> Rows:
     return rows if step == 1 else Rows.of(rows.scores[::step], rows.labels[::step])
 
 
-def few(rows: Rows) -> Rows:
-    step = max(1, len(rows.scores) // 256)
-    return Rows.of(rows.scores[::step].double(), rows.labels[::step])
+def log_spread(rows: Rows) -> float:
+    """Log of how far the largest score of a row is above the mean of its finite ones, in the middle of some rows; else 0.
 
-
-def spread(rows: Rows) -> float:
-    """How far the largest score of a row is above the mean of the finite ones, on average; 1 where all are equal."""
-    some = few(rows)
-    below = some.most[:, None] - some.scores
-    finite = below.isfinite()
-    mean = float((below.where(finite, 0.0).sum(1) / finite.sum(1)).mean())
-    return mean or 1.0
+    The middle, as a few rows may be of another size. Counted in units of the largest, as differences might overflow.
+    """
+    some = rows.scores[:: max(1, len(rows.scores) // 256)].double()
+    finite = some.isfinite()
+    some = some.where(finite, 0.0)
+    power = math.frexp(float(some.abs().max()))[1]
+    some = some * 2.0 ** -(power // 2) * 2.0 ** -(power - power // 2)
+    top = some.where(finite, -math.inf).amax(1)
+    above = top - some.sum(1) / finite.sum(1)
+    above = above[above > 0]
+    return math.log(float(above.median())) + power * math.log(2) if len(above) else 0.0
 
 
 def normal_size(rows: Rows) -> tuple[Rows, float]:
     """Scores whose cubes fit in float32, and the log of what they were multiplied by: a power of two, so nothing is rounded."""
-    some = few(rows).scores
-    size = float(some.where(some.isfinite(), 0.0).abs().max())
-    if 1 / SAFE < size < SAFE or size == 0:
+    size = log_spread(rows)
+    if abs(size) < SAFE:
         return rows, 0.0
-    power = max(-1000, min(1000, -math.frexp(size)[1]))
+    power = max(-1000, min(1000, -round(size / math.log(2))))
     return Rows.of(rows.scores.double() * 2.0**power, rows.labels), power * math.log(2)
 
 
@@ -181,5 +182,5 @@ def runs_away(rows: Rows) -> Literal["", "T to 0", "T to infinity"]:
 def end_of(rows: Rows) -> float:
     """A place in log(1 / T) from where on a score that falls for ever hardly falls: END beyond 1 and beyond the spread's."""
     rows, shift = normal_size(rows)
-    start = -math.log(spread(thinned(rows))) - shift
+    start = -log_spread(rows) + shift
     return max(END, start + END) if runs_away(rows) == "T to 0" else min(-END, start - END)
