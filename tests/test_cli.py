@@ -73,7 +73,7 @@ def test_missing_file(files, monkeypatch, capsys):
     assert refused(monkeypatch, capsys, "evaluate", "nothing.npz") == "maccal: nothing.npz: no such file"
 
 
-@pytest.mark.parametrize(("flag", "value"), [("--bins", "0"), ("--resamples", "0")])
+@pytest.mark.parametrize(("flag", "value"), [("--bins", "0"), ("--bins", "100000000"), ("--resamples", "0")])
 def test_bad_settings(files, monkeypatch, capsys, flag, value):
     assert flag.strip("-") in refused(monkeypatch, capsys, "evaluate", "sharp.npz", flag, value)
 

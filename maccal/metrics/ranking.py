@@ -48,6 +48,8 @@ def best_aurc(wrong: np.ndarray, n: int) -> np.ndarray:
 
 def harmonic(k: np.ndarray) -> np.ndarray:
     """H_k = 1 + 1/2 + ... + 1/k for whole numbers k >= 0; beyond TABLE by its series, whose next term is below 1e-20."""
+    if k.max() < TABLE:
+        return harmonics()[k]
     high = np.maximum(k, TABLE)
     series = np.log(high) + np.euler_gamma + 1 / (2 * high) - 1 / (12.0 * high * high)
     return np.where(k < TABLE, harmonics()[np.minimum(k, TABLE)], series)
