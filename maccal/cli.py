@@ -1,13 +1,12 @@
 """The command line: verbs that call the library and print. No logic of its own."""
 
 import argparse
-import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import tyro
 from rich.console import Console
 from rich.table import Table
@@ -18,20 +17,20 @@ from maccal.calibration import DEFAULT
 from maccal.data_verbs import data as data_sets
 from maccal.demo import run_demo
 from maccal.demo import table as compact
-from maccal.evaluation import ood_run, shift_run
+from maccal.evaluation import ood_run, plain_parts, shift_run
 from maccal.failures import answered
-from maccal.io import write_all
+from maccal.io import readable, write_all
 from maccal.jobs import Settings, calibrate_file, calibrate_model
 from maccal.memory import keep_memory
 from maccal.metrics import METRICS, Difference, Summary
 from maccal.metrics.summaries import show, span
-from maccal.parallel import joined, my_rank
+from maccal.parallel import held, joined, my_rank
 from maccal.pipeline import calibrate_run, make_run
 from maccal.predictions import Kind, read
 from maccal.recipes import RECIPES, Recipe
-from maccal.report import readable
 from maccal.report.evaluation import Evaluated, change, evaluated, evaluation_page, paired
 from maccal.report_verb import report
+from maccal.results import row_text
 from maccal.runs import MEASURED, Config, Feedback, predictions_of, whole_row
 from maccal.stage2 import Stage2
 
@@ -86,7 +85,11 @@ def evaluate(
     if shift:
         parts["shift"] = shift_run(file, root, published=published, limit=limit, progress=True)
     page = placed(file, models[0].name, "report.html", out)
-    write_all(files_of(models, paths, parts, out) | {page: evaluation_page(models, differences)})
+    with ExitStack() as locks:
+        for folder in paths if out is None else ():
+            if folder.is_dir():
+                locks.enter_context(held(folder))
+        write_all(files_of(models, paths, parts, out) | {page: evaluation_page(models, differences)})
 
     console = Console()
     for model in models:
@@ -131,9 +134,8 @@ def files_of(
         row: Mapping[str, Any] = model.row
         if path.is_dir():
             own = {**row, "name": readable(settled(path).name)}  # other rows go by it, so it stays the folder's
-            row = {**whole_row(path, own), **(parts if path == paths[0] else {})}
-        text = json.dumps(row, indent=1, allow_nan=False, default=np.ndarray.tolist)
-        files[placed(path, model.name, "row.json", out)] = text + "\n"
+            row = {**whole_row(path, own), **(plain_parts(parts) if path == paths[0] else {})}
+        files[placed(path, model.name, "row.json", out)] = row_text(row)
     return files
 
 

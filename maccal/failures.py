@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.text import Text
 from safetensors import SafetensorError
 
-from maccal.report import readable
+from maccal.io import readable
 
 # what readers of damaged files raise beside ValueError and OSError
 DAMAGE = (

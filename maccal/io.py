@@ -20,6 +20,7 @@ import json
 import os
 import secrets
 import stat
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
@@ -39,6 +40,7 @@ except ImportError:  # Windows
 
 LARGEST_JSON = 1 << 26  # bytes; a row of ours has some thousand
 HEADER = 4096  # bytes within which the header line of a sealed file ends
+UNSHOWN = ("Cc", "Cs", "Zl", "Zp")  # control characters, half pairs, ends of lines
 DAMAGED = "it is damaged, or was changed by another program"
 
 
@@ -46,7 +48,23 @@ class FileError(ValueError):
     """A file or folder that is not what it should be: which one, what is wrong, and what to do."""
 
     def __init__(self, path: Path | str, problem: str) -> None:
-        super().__init__(f"{path}: {problem}")
+        super().__init__(readable(f"{path}: {problem}"))
+        self.problem = problem
+
+
+def readable(text: str) -> str:
+    r"""Text that every page and console can show: control characters, and bytes of a name that are not UTF-8, as escapes.
+
+    >>> readable("naïve \x1b[31m"), readable("caf\udce9")
+    ('naïve \\x1b[31m', 'caf\\udce9')
+    """
+    if text.isprintable():  # as nearly all are: quick
+        return text
+    return "".join(escaped(letter) if unicodedata.category(letter) in UNSHOWN else letter for letter in text)
+
+
+def escaped(letter: str) -> str:
+    return letter.encode("unicode_escape").decode()
 
 
 # Whole files or none
@@ -60,11 +78,16 @@ def write(path: Path, data: str | bytes) -> Path:
 def write_with(path: Path, writer: Callable[[Path], object]) -> Path:
     """The same for whoever writes by path: `writer` is given the temporary one, which exists and is empty."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with new_part(path.parent, path.name) as part:
-        writer(part)
-        flush(part)
-        part.replace(path)
-    flush(path.parent)
+    try:
+        with new_part(path.parent, path.name) as part:
+            writer(part)
+            flush(part)
+            part.replace(path)
+        flush(path.parent)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)  # a full disk does not say what it had no room for
+        raise
     return path
 
 
@@ -259,10 +282,16 @@ def read_json(path: Path, kind: str) -> dict[str, Any]:
     return unsealed(parse_json(read_bytes(path, LARGEST_JSON), path), kind, path)
 
 
-def write_sealed(path: Path, kind: str, data: bytes) -> Path:
+def write_sealed(path: Path, kind: str, data: bytes | memoryview) -> Path:
     """Any bytes behind a header line."""
     header = {"format": f"maccal {kind}", "bytes": len(data), "checksum": checksum(kind.encode(), data)}
-    return write(path, json.dumps(header).encode() + b"\n" + data)
+
+    def both(part: Path) -> None:
+        with part.open("wb") as file:
+            file.write(json.dumps(header).encode() + b"\n")
+            file.write(data)
+
+    return write_with(path, both)
 
 
 def read_sealed(path: Path, kind: str) -> bytes:

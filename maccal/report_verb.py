@@ -15,12 +15,12 @@ from rich.text import Text
 
 from maccal.failures import answered
 from maccal.figures import FIGURES, draw_all, rendered
-from maccal.io import FileError, parse_json, read_bytes, write_all
+from maccal.io import FileError, write_all
 from maccal.report.checks import Row, check_names, check_row
 from maccal.report.claims import claims
 from maccal.report.leaderboard import leaderboard_page
-
-LARGEST = 1 << 30  # bytes of a file of rows; a row has some ten thousand
+from maccal.results import read_rows
+from maccal.results import upgrade as upgraded
 
 
 def report(
@@ -28,6 +28,7 @@ def report(
     out: Path = Path("report.html"),
     title: str = "Calibration methods, compared",
     figures: Path | None = None,
+    upgrade: bool = False,
 ) -> None:
     """Write the page of the benchmark: leaderboard, the paper's tables and figures with ours, and which of its claims hold here.
 
@@ -36,14 +37,18 @@ def report(
         out: the page.
         title: of the page.
         figures: folder for the figures, each as <name>.svg and <name>.png.
+        upgrade: first give the rows of files of version 0, which have none, their checksums.
     """
     if not rows:
         raise ValueError("no file of rows; pass one or more, such as results/bench-cpu.jsonl")
     if out.resolve() in [file.resolve() for file in rows]:
         raise ValueError(f"--out {out} is one of the files of rows; pass another name for the page")
+    lines = []
+    for file in rows if upgrade else ():
+        lines.append(f"{file}: {upgraded(file)} rows of version 0 have checksums now")
     found = check_names(pair for file in rows for pair in placed_rows(file))
     files: dict[Path, str | bytes] = {out: leaderboard_page(found, title=title)}
-    lines = [f"{claim.verdict:15} {claim.words}" for claim in claims(found)]
+    lines += [f"{claim.verdict:15} {claim.words}" for claim in claims(found)]
     if figures:
         drawn, words = figure_files(found, figures)
         files |= drawn
@@ -57,15 +62,12 @@ def report(
 
 def placed_rows(file: Path) -> Iterator[tuple[str, Row]]:
     """The rows of a file, checked, each with its place; FileError where there is none."""
-    empty = True
-    for number, line in enumerate(read_bytes(file, LARGEST).split(b"\n"), 1):
-        if line.strip():
-            empty, where = False, f"line {number}: "
-            row = parse_json(line, file, where)
-            check_row(row, file, where)
-            yield f"{file} line {number}", row
-    if empty:
-        raise FileError(file, "no rows; expected one JSON object a line, as `maccal bench` writes them")
+    rows = read_rows(file)
+    if not rows:
+        raise FileError(file, "no rows; expected one JSON object per line, as `maccal bench` writes them")
+    for number, row in enumerate(rows, 2):  # below the header line
+        check_row(row, file, f"line {number}: ")
+        yield f"{file} line {number}", row
 
 
 def figure_files(rows: Sequence[Mapping[str, Any]], folder: Path) -> tuple[dict[Path, bytes], list[str]]:

@@ -10,7 +10,6 @@ schemes. Only tags are changed: what a user calls a model is drawn as it is.
 
 import io
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -33,22 +32,6 @@ def listing(words: Sequence[str]) -> str:
     return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), words[-1]])
 
 
-def readable(text: str) -> str:
-    r"""Text that every page and console can show: control characters, and bytes of a name that are not UTF-8, as escapes.
-
-    >>> readable("naïve \x1b[31m"), readable("caf\udce9")
-    ('naïve \\x1b[31m', 'caf\\udce9')
-    """
-    if text.isprintable():  # as nearly all are: quick
-        return text
-    return "".join(escaped(letter) if unicodedata.category(letter) in UNSHOWN else letter for letter in text)
-
-
-def escaped(letter: str) -> str:
-    return letter.encode("unicode_escape").decode()
-
-
-UNSHOWN = ("Cc", "Cs", "Zl", "Zp")  # control characters, halves of a pair, and ends of lines and paragraphs
 TAG = re.compile("<[^<>]*>")
 PLACEHOLDERS = Theme(**{field.name: f"#{number:06x}" for number, field in enumerate(fields(Theme), start=0x010203)})
 VARIABLES = {colour: f"var(--{name})" for name, colour in asdict(PLACEHOLDERS).items()}

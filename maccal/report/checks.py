@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from maccal.io import FileError
-from maccal.report import readable
+from maccal.io import FileError, readable
 
 Row = Mapping[str, Any]
 LONGEST = 300  # letters of a name

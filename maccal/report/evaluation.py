@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from maccal.io import readable
 from maccal.metrics import METRICS, Difference, Summary, compare
 from maccal.metrics.summaries import probability, show, span
 from maccal.plots import Reliability, plot_keep, plot_reliability, prepare_keep, prepare_reliability
 from maccal.predictions import Predictions, row
-from maccal.report import PLACEHOLDERS, TEMPLATES, readable, svg
+from maccal.report import PLACEHOLDERS, TEMPLATES, svg
 
 ENDS = ("_low", "_high", "_null_low", "_null_high")
 

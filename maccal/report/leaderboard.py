@@ -22,8 +22,9 @@ from markupsafe import Markup
 from maccal import paper
 from maccal.figures import FIGURES, draw_all
 from maccal.figures.drawing import SERIES
+from maccal.io import readable
 from maccal.paper import TITLES
-from maccal.report import PLACEHOLDERS, TEMPLATES, coloured, in_tags, readable, svg
+from maccal.report import PLACEHOLDERS, TEMPLATES, coloured, in_tags, svg
 from maccal.report.claims import claims, standing
 from maccal.report.lines import Book, Contrast, Line, Row, chance, contrast, number, points, titled
 from maccal.report.tables import printed_ece, tables, word
