@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from maccal.io import readable
 from maccal.metrics import METRICS, softmax
 from maccal.metrics.summaries import show, span
 from maccal.predictions import Predictions
-from maccal.io import readable
 from maccal.report import listing
 from maccal.report.evaluation import Compared, evaluated, evaluation_page, paired
 
