@@ -25,7 +25,7 @@ format: .venv/ready
 bench: .venv/ready-bench
 	$(BIN)/python benchmarks/metrics.py
 
-.venv/ready: pyproject.toml setup.py constraints.txt maccal/metrics/_kernels.c
+.venv/ready: pyproject.toml setup.py constraints.txt $(wildcard maccal/metrics/_*.[ch])
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $@

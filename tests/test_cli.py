@@ -21,9 +21,8 @@ from commands import refused, run
 from maccal import cli, report_verb
 from maccal.cli import told_apart
 from maccal.failures import answered
-from maccal.io import FileError
+from maccal.io import FileError, readable
 from maccal.metrics import softmax, summary
-from maccal.report import readable
 
 
 @pytest.fixture
@@ -197,7 +196,7 @@ def test_missing_file(files, monkeypatch, capsys):
     assert refused(monkeypatch, capsys, "evaluate", "nothing.npz") == "maccal: nothing.npz: no such file"
 
 
-@pytest.mark.parametrize(("flag", "value"), [("--bins", "0"), ("--resamples", "0")])
+@pytest.mark.parametrize(("flag", "value"), [("--bins", "0"), ("--bins", "100000000"), ("--resamples", "0")])
 def test_bad_settings(files, monkeypatch, capsys, flag, value):
     assert flag.strip("-") in refused(monkeypatch, capsys, "evaluate", "sharp.npz", flag, value)
 
