@@ -7,6 +7,7 @@ result and no word), not promised (the same from a file without a checksum), cra
 is the one of the undamaged file, to the bit.
 """
 
+import os
 import random
 import shutil
 import warnings
@@ -14,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from faults import specimens
 from faults.sandbox import trials, workspace
@@ -160,20 +160,19 @@ def plan(seed: int, count: int, formats: tuple[Format, ...] = FORMATS) -> list[T
     return found
 
 
-def damage(seed: int, count: int, tally: Tally, formats: tuple[Format, ...] = FORMATS, **options: Any) -> None:
+def damage(
+    seed: int, count: int, tally: Tally, formats: tuple[Format, ...] = FORMATS, make: Callable[[Path], None] = specimens.make
+) -> None:
     place = workspace()
     try:
-        specimens.make(place / "pristine")
+        make(place / "pristine")
 
         def work(trial: Trial) -> list[Outcome]:
-            import os
-
             own = place / f"lane{os.getpid()}"
             own.mkdir(exist_ok=True)
             return [tried(trial, place / "pristine", own)]
 
-        todo = plan(seed, count, formats)
-        for outcome in trials(todo, work, name=lambda trial: (trial.format.name, trial.about), **options):
+        for outcome in trials(plan(seed, count, formats), work, name=lambda trial: (trial.format.name, trial.about)):
             tally.add(outcome)
     finally:
         shutil.rmtree(place, ignore_errors=True)

@@ -7,6 +7,7 @@
     wrong                                              loud, but not as promised: litter, another exit code, a dead end
 """
 
+import re
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any
 
 DEFECTS = ("silent", "crash", "wrong")
 KEPT = 25  # defects of one group that are described; all are counted
+PLACE = re.compile(r"\S*maccal-faults-[^/\s]*/(lane\d+/)?(place/specimen/)?")  # of this run alone
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Tally:
         group[outcome.word] += 1
         known = sum(defect.group == outcome.group for defect in self.defects)
         if outcome.word in DEFECTS and known < KEPT:
-            self.defects.append(outcome)
+            self.defects.append(Outcome(outcome.group, outcome.word, PLACE.sub("", outcome.about)))
 
     def count(self, *words: str) -> int:
         """Trials that ended so; without words all of them."""
