@@ -1,243 +1,274 @@
-"""Features on disk: one file for each pair of weights and data, in the safetensors format, read through a memory map.
+"""Features on disk: one file for each model and set of rows, in the safetensors format.
 
-    <weights>-<data>.safetensors    z (N x D), y (N) and rows (N hashes of input and label); metadata: version, head, checksums
+    <weights>-<rows>-<content>.safetensors    z (N x D), y (N), rows (N hashes of input and label)
 
-Written as the rows come, so N x D never has to fit in memory, into a hidden file that gets its header last and its name after
-that: what was interrupted has neither. Reading checks the size and y, rows and header at once, and z (one read of the file,
-about a second per gigabyte) when the entry is the one that is asked for. A damaged file is deleted, with a warning.
+A file never changes. It is written as the rows come, so that N x D never has to fit in memory,
+under a hidden name, flushed, and gets its own name last, which ends in a hash of all that it holds,
+the order of the rows included: processes that write at the same time cannot replace each other's.
+
+Whoever reads takes header, labels, hashes and features through one descriptor, verifies them all,
+and works on a copy of its own: in memory, or of a large set in a file without a name. So nobody can
+change, replace or cut the features while they are in use. A damaged file is deleted, with a
+warning; what is not a file (a fifo, a folder, a link) is left alone.
+
+Cost: one read of the file, about a second per gigabyte, and for a large set its size on the disk
+once more, twice while its rows are put in order.
 """
 
 import json
 import os
-import uuid
 import warnings
-import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
-from itertools import chain
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
-import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.utils.weak import WeakTensorKeyDictionary
+from torch import Tensor
 
-VERSION = "1"
+from maccal.fingerprints import data_key, raw
+from maccal.io import DAMAGED, FileError, checksum, flush, open_regular, parse_json
+from maccal.rowfile import full, hidden, open_part, own_copy, write_all
+
+FORMAT = "maccal features 2"
 START = 4096  # bytes for the length and the header; z begins on a page
 CHUNK = 1 << 24  # bytes per step of a checksum or a copy
-REOPEN = WeakTensorKeyDictionary()  # of a mapped tensor: a function that maps its file once more
 DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 
-def raw(tensor: Tensor) -> memoryview:
-    """The tensor's bytes, not copied if they are on the CPU and in order."""
-    array: Any = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return memoryview(array)
-
-
-def mapped(path: Path, start: int, rows: int, width: int, dtype: torch.dtype) -> Tensor:
-    """A rows x width tensor over the bytes of a file from `start` on; what is written to it does not reach the file."""
-    storage: Any = torch.UntypedStorage.from_file(str(path), False, start + rows * width * dtype.itemsize)
-    return torch.empty(0, dtype=dtype).set_(storage, start // dtype.itemsize, (rows, width), (width, 1))
-
-
-def digest(parts: Iterable[Any]) -> str:
-    """A hash of the parts, each with its length, so that no two lists of parts read the same."""
-    total = blake2b(digest_size=10)
-    for part in parts:
-        data = part if isinstance(part, memoryview) else str(part).encode()
-        total.update(len(data).to_bytes(8, "little") + b":")
-        total.update(data)
-    return total.hexdigest()
-
-
-def weights_key(model: nn.Module, settings: object) -> Callable[[str], str]:
-    """A function of a head's name: the fingerprint of everything in front of that head, parameters, buffers and layers."""
-    kind = f"{type(model).__module__}.{type(model).__qualname__}"
-    tensors = chain(model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False))
-    parts = [(name, digest([name, tuple(t.shape), t.dtype, raw(t)])) for name, t in tensors]
-    parts += [(name, digest([name, type(m).__qualname__, m.extra_repr()])) for name, m in model.named_modules()]
-
-    def key(head: str) -> str:
-        front = (part for name, part in parts if name != head and not name.startswith(f"{head}."))
-        return digest([VERSION, kind, settings, head, *front])
-
-    return key
-
-
-def data_key(rows: Tensor) -> str:
-    """The fingerprint of a set of rows, in whatever order they come."""
-    return digest([raw(rows.sort().values)])
-
-
-def leaves(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
-    """The tensors and plain values inside nested tuples, lists and mappings, each with the path to it."""
-    if isinstance(value, Mapping):
-        return chain.from_iterable(leaves(value[key], f"{path}/{key}") for key in sorted(value))
-    if isinstance(value, tuple | list):
-        return chain.from_iterable(leaves(item, f"{path}/{i}") for i, item in enumerate(value))
-    return [(path, torch.from_numpy(value) if isinstance(value, np.ndarray) else value)]
-
-
-def row_hashes(inputs: Any, y: Tensor) -> Tensor:
-    """An int64 hash of each row of a batch: of its slice of every tensor that has len(y) rows, of all the rest, of its label."""
-    common, columns = blake2b(digest_size=8), []
-    for path, leaf in leaves([inputs, y]):
-        if isinstance(leaf, Tensor) and leaf.ndim and len(leaf) == len(y):
-            common.update(f"{path} {leaf.dtype} {tuple(leaf.shape[1:])};".encode())
-            columns.append(np.asarray(raw(leaf)).reshape(len(y), -1))
-        elif isinstance(leaf, Tensor):
-            common.update(f"{path} {leaf.dtype} {tuple(leaf.shape)} {digest([raw(leaf)])};".encode())
-        elif isinstance(leaf, str | bytes | int | float | None):
-            common.update(f"{path} {leaf!r};".encode())
-        else:
-            raise ValueError(
-                f"inputs of type {type(leaf).__name__} have no fingerprint; let the loader give tensors, or cache=None"
-            )
-    hashes = np.empty(len(y), np.int64)
-    for i in range(len(y)):
-        row = common.copy()
-        for column in columns:
-            row.update(column[i].data)
-        hashes[i] = int.from_bytes(row.digest(), "little", signed=True)
-    return torch.from_numpy(hashes)
+# The format
 
 
 class Entry(NamedTuple):
-    """A file of features whose header, y and rows are sound; z stays on disk."""
+    """What a file holds beside its features; it was sound when it was read."""
 
-    path: Path
     y: Tensor
     rows: Tensor
     width: int
     dtype: torch.dtype
-    checksum: str
+    name: str
+    checksum: str  # of z
 
-    def map(self) -> Tensor:
-        """z as pages of the file that are read when they are used; writing to them never reaches the file.
-
-        A long reader who maps the file anew from time to time, through REOPEN, gives its memory back.
-        """
-        z = mapped(self.path, START, len(self.y), self.width, self.dtype)
-        if not self.path.name.startswith("."):  # a hidden file is about to go
-            REOPEN[z] = self.map
-        return z
-
-    def sound(self) -> bool:
-        """Whether z is what was written."""
-        left, crc = len(self.y) * self.width * self.dtype.itemsize, 0
-        with self.path.open("rb") as file:
-            file.seek(START)
-            while left > 0 and (data := file.read(min(CHUNK, left))):
-                crc, left = zlib.crc32(data, crc), left - len(data)
-        return left == 0 and str(crc) == self.checksum
-
-    def ordered(self, rows: Tensor) -> Tensor:
-        """z with its rows in the order of these hashes, which are the entry's own in another order.
-
-        A reordered copy is a mapped file too, without a name: it is gone when the tensor is.
-        """
-        order = torch.empty_like(rows)
-        order[rows.argsort(stable=True)] = self.rows.argsort(stable=True)
-        z = self.map()
-        if bool((order.diff() == 1).all()):  # a permutation that only ever steps up by one is none
-            return z
-        part = self.path.with_name(f".{uuid.uuid4().hex}.part")
-        try:
-            step = 1 + CHUNK // (self.width * self.dtype.itemsize)
-            with part.open("xb") as file:
-                for start in range(0, len(z), step):
-                    file.write(raw(z[order[start : start + step]]))
-            return mapped(part, 0, len(z), self.width, self.dtype)
-        finally:
-            part.unlink(missing_ok=True)
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.y), self.width
 
 
-def header(entries: dict[str, Any], metadata: dict[str, str]) -> bytes:
-    text = json.dumps({"__metadata__": metadata, **entries}, sort_keys=True).encode()
+def header(count: int, width: int, dtype: torch.dtype, notes: dict[str, str]) -> bytes:
+    """The first START bytes: a function of these values alone, for a reader to compare."""
+    end = count * width * dtype.itemsize
+    values: dict[str, Any] = {
+        "__metadata__": {"maccal": json.dumps(notes, sort_keys=True)},
+        "z": {"dtype": DTYPES[dtype], "shape": [count, width], "data_offsets": [0, end]},
+    }
+    for place, name in enumerate(("y", "rows")):
+        offsets = [end + 8 * count * place, end + 8 * count * (place + 1)]
+        values[name] = {"dtype": "I64", "shape": [count], "data_offsets": offsets}
+    text = json.dumps(values, sort_keys=True).encode()
+    if len(text) > START - 8:
+        raise ValueError(f"the head's name has {len(notes['head'])} letters; that is too long")
     return (START - 8).to_bytes(8, "little") + text.ljust(START - 8)
 
 
-def read(path: Path) -> Entry:
-    """The entry in this file; ValueError, KeyError or TypeError if it is damaged."""
-    with path.open("rb") as file:
-        top = file.read(START)
-        entries = json.loads(top[8:])
-        file.seek(START + entries["y"]["data_offsets"][0])
-        tail = file.read()
-    metadata = entries.pop("__metadata__")
-    check = metadata.pop("check")
-    n, width = entries["z"]["shape"]
-    if header(entries, {**metadata, "check": check}) != top or len(tail) != 16 * n:
-        raise ValueError("its size is wrong")
-    if check != str(zlib.crc32(header(entries, metadata), zlib.crc32(tail))):
-        raise ValueError("its checksum is wrong")
-    y, rows = torch.frombuffer(bytearray(tail), dtype=torch.int64).reshape(2, n)
-    dtype = next(dtype for dtype, name in DTYPES.items() if name == entries["z"]["dtype"])
-    return Entry(path, y, rows, width, dtype, metadata["checksum"])
+def entry_name(weights: str, rows: Tensor, check: str) -> str:
+    return f"{weights}-{data_key(rows)}-{check}.safetensors"
 
 
-def discard(path: Path, why: object) -> None:
-    warnings.warn(f"{path} is damaged ({why}); it is deleted and the features are extracted again", stacklevel=2)
-    path.unlink(missing_ok=True)
+def read_header(top: bytes, path: Path) -> tuple[int, int, torch.dtype, dict[str, str]]:
+    """Rows, columns, dtype and notes; FileError unless they explain every byte of the header."""
+    values = parse_json(top[8:], path, "header: ")
+    try:
+        count, width = values["z"]["shape"]
+        dtype = next(dtype for dtype, name in DTYPES.items() if name == values["z"]["dtype"])
+        notes = parse_json(values["__metadata__"]["maccal"], path, "metadata: ")
+        sound = notes["format"] == FORMAT and min(count, width) > 0
+        sound = sound and header(count, width, dtype, notes) == top
+    except (KeyError, TypeError, ValueError, StopIteration):
+        sound = False
+    if not sound:
+        raise FileError(path, f"its header is wrong: {DAMAGED}")
+    return count, width, dtype, notes
 
 
-def entries(folder: Path, weights: str) -> list[Entry]:
-    """The sound entries of these weights."""
+def read(file: IO[bytes], path: Path) -> Entry:
+    """The entry in an open file; FileError if it is damaged, except for z, which is not read."""
+    count, width, dtype, notes = read_header(file.read(START), path)
+    end = START + count * width * dtype.itemsize
+    if os.fstat(file.fileno()).st_size != end + 16 * count:
+        raise FileError(path, f"its size is wrong: {DAMAGED}")
+    file.seek(end)
+    tail = file.read(16 * count)
+    check = notes.pop("check", "")
+    if check != checksum(header(count, width, dtype, notes), tail):
+        raise FileError(path, f"its checksum is wrong: {DAMAGED}")
+    y, rows = torch.frombuffer(bytearray(tail), dtype=torch.int64).reshape(2, count)
+    name = entry_name(notes["weights"], rows, check)
+    return Entry(y, rows, width, dtype, name, notes["z"])
+
+
+def read_features(file: IO[bytes], entry: Entry, path: Path) -> Tensor:
+    """A copy of z, in the order of the file; FileError unless it is what was written."""
+    total = blake2b(digest_size=16)
+
+    def pieces() -> Iterator[memoryview]:
+        left = entry.shape[0] * entry.width * entry.dtype.itemsize
+        file.seek(START)
+        while left > 0:
+            data = file.read(min(CHUNK, left))
+            if not data:
+                raise FileError(path, f"its size is wrong: {DAMAGED}")
+            total.update(data)
+            left -= len(data)
+            yield memoryview(data)
+
+    z = own_copy(pieces(), entry.shape, entry.dtype, path.parent)
+    if total.hexdigest() != entry.checksum:
+        raise FileError(path, f"the checksum of its features is wrong: {DAMAGED}")
+    return z
+
+
+# Reading a folder
+
+
+def open_entry(path: Path) -> IO[bytes] | None:
+    """The open file; None, with a warning, where there is something else under its name."""
+    try:
+        if path.is_symlink():
+            raise FileError(path, "is a link")
+        return open_regular(path)
+    except FileError as error:
+        if os.path.lexists(path):  # else another process has just deleted it
+            warnings.warn(f"{error}; it is left alone, and not read", stacklevel=4)
+        return None
+
+
+def checked(file: IO[bytes], path: Path) -> Entry | None:
+    """The entry in an open file; None, with a warning, where it is damaged."""
+    try:
+        entry = read(file, path)
+        if entry.name != path.name:
+            raise FileError(path, f"its name is wrong: {DAMAGED}")
+    except FileError as error:
+        discard(path, error)
+        return None
+    return entry
+
+
+def discard(path: Path, why: FileError) -> None:
+    warnings.warn(f"{why}; it is deleted, and the features are extracted again", stacklevel=4)
+    with suppress(OSError):  # gone already, or a folder that is not ours to change
+        path.unlink()
+
+
+def entries(folder: Path, start: str) -> list[Entry]:
+    """The entries whose names start so: of the same weights, or of the same weights and rows."""
     found = []
-    for path in sorted(folder.glob(f"{weights}-*.safetensors")):
+    for path in sorted(folder.glob(f"{start}-*.safetensors")):
+        file = open_entry(path)
+        if file is not None:
+            with file:
+                found.append(checked(file, path))
+    return [entry for entry in found if entry is not None]
+
+
+def load(path: Path, rows: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Features and labels of an entry, in the order of these hashes; None if they are not its own.
+
+    None also, with a warning, where it is damaged. Rows with one hash are one input with one label,
+    so that it does not matter which of their features comes first.
+    """
+    file = open_entry(path)
+    if file is None:
+        return None
+    with file:
+        entry = checked(file, path)
+        if entry is None or not torch.equal(entry.rows.sort().values, rows.sort().values):
+            return None
         try:
-            found.append(read(path))
-        except FileNotFoundError:  # another process has just deleted it
-            continue
-        except (ValueError, KeyError, TypeError) as error:
+            z = read_features(file, entry, path)
+        except FileError as error:
             discard(path, error)
-    return found
+            return None
+    order = torch.empty_like(rows)
+    order[rows.argsort(stable=True)] = entry.rows.argsort(stable=True)
+    return reordered(z, order, path.parent), entry.y[order]
+
+
+def reordered(z: Tensor, order: Tensor, folder: Path) -> Tensor:
+    if bool((order.diff() == 1).all()):  # a permutation that only ever steps up by one is none
+        return z
+    step = 1 + CHUNK // (z.shape[1] * z.dtype.itemsize)
+    pieces = (raw(z[part]) for part in torch.split(order, step))
+    return own_copy(pieces, (len(z), z.shape[1]), z.dtype, folder)
+
+
+# Writing
 
 
 class Writer:
-    """Appends rows to a hidden file of a folder; without a `finish` nothing of it remains."""
+    """Appends rows to a hidden file; `finish` reads them back."""
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.part = folder / f".{uuid.uuid4().hex}.part"
-        self.file = self.part.open("xb")
-        self.file.write(bytes(START))
-        self.crc, self.width, self.dtype = 0, 0, torch.float32
-        self.y, self.rows = bytearray(), bytearray()  # not lists of tensors: small blocks that stay keep the large ones around them
+    def __init__(self, part: Path) -> None:
+        self.part, self.handle = part, open_part(part)
+        os.lseek(self.handle, START, os.SEEK_SET)
+        self.total, self.width, self.dtype = blake2b(digest_size=16), 0, torch.float32
+        # not lists of tensors: small blocks that stay keep the large ones around them
+        self.y, self.rows = bytearray(), bytearray()
 
     def add(self, z: Tensor, y: Tensor, rows: Tensor) -> None:
         data = raw(z)
-        self.file.write(data)
-        self.crc, self.width, self.dtype = zlib.crc32(data, self.crc), z.shape[1], z.dtype
+        write_all(self.handle, data, self.part.parent)
+        self.total.update(data)
+        self.width, self.dtype = z.shape[1], z.dtype
         self.y += raw(y)
         self.rows += raw(rows)
 
-    def finish(self, weights: str, head: str, keep: bool = True) -> Entry:
-        """The entry, under its name if it is to be kept; otherwise its file goes with the writer, and a map of it stays good."""
-        y, rows = (torch.frombuffer(part, dtype=torch.int64) for part in (self.y, self.rows))
-        tail = self.y + self.rows
-        a, b = (end := len(y) * self.width * self.dtype.itemsize) + 8 * len(y), end + 16 * len(y)
-        table = {
-            "z": {"dtype": DTYPES[self.dtype], "shape": [len(y), self.width], "data_offsets": [0, end]},
-            "y": {"dtype": "I64", "shape": [len(y)], "data_offsets": [end, a]},
-            "rows": {"dtype": "I64", "shape": [len(y)], "data_offsets": [a, b]},
-        }
-        metadata = {"version": VERSION, "head": head, "checksum": str(self.crc)}
-        check = str(zlib.crc32(header(table, metadata), zlib.crc32(tail)))
-        self.file.write(tail)
-        self.file.seek(0)
-        self.file.write(header(table, {**metadata, "check": check}))
-        self.file.flush()
-        os.fsync(self.file.fileno())
-        path = self.part.replace(self.part.with_name(f"{weights}-{data_key(rows)}.safetensors")) if keep else self.part
-        return Entry(path, y, rows, self.width, self.dtype, str(self.crc))
+    def finish(self, weights: str, head: str) -> Entry:
+        """Write what is missing: the file is complete, on the disk, and still without its name."""
+        tail, count = bytes(self.y + self.rows), len(self.y) // 8
+        notes = {"format": FORMAT, "head": head, "weights": weights, "z": self.total.hexdigest()}
+        check = checksum(header(count, self.width, self.dtype, notes), tail)
+        write_all(self.handle, tail, self.part.parent)
+        os.lseek(self.handle, 0, os.SEEK_SET)
+        top = header(count, self.width, self.dtype, {**notes, "check": check})
+        write_all(self.handle, top, self.part.parent)
+        try:
+            os.fsync(self.handle)
+        except OSError as error:  # some file systems say only now that they are full
+            raise full(self.part.parent, error) from None
+        with self.reader() as file:
+            return read(file, self.part)
 
-    def __enter__(self) -> "Writer":
-        return self
+    def reader(self) -> IO[bytes]:
+        """The same open file, from its beginning."""
+        os.lseek(self.handle, 0, os.SEEK_SET)
+        return os.fdopen(os.dup(self.handle), "rb")
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.file.close()
-        self.part.unlink(missing_ok=True)
+    def features(self, entry: Entry) -> Tensor:
+        """The features, read back and verified."""
+        with self.reader() as file:
+            return read_features(file, entry, self.part)
+
+    def publish(self, entry: Entry) -> None:
+        """Give the file its name, unless it is taken: the same name is the same content."""
+        target = self.part.with_name(entry.name)
+        try:
+            os.link(self.part, target)
+        except FileExistsError:
+            return
+        except OSError:  # a file system without links
+            if not os.path.lexists(target):
+                self.part.replace(target)
+        flush(self.part.parent)
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[Writer]:
+    """A writer into this folder; without `publish` nothing of it remains."""
+    with hidden(folder, "features") as part:
+        writer = Writer(part)
+        try:
+            yield writer
+        finally:
+            os.close(writer.handle)

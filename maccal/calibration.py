@@ -33,7 +33,7 @@ from maccal.features import extract, find_head, replace_head
 from maccal.heads import Heads, logits, plain
 from maccal.metrics.inputs import Array
 from maccal.parallel import from_first, my_rank
-from maccal.rows import CHUNK, Rows, Standard
+from maccal.rows import CHUNK, Rows, Standard, check_pair
 from maccal.stage2 import Stage2
 from maccal.views import CannotMix, mixed
 
@@ -119,9 +119,10 @@ def judges(train: Rows, val: tuple[Array, Array] | None, accuracy: float | None,
         raise ValueError("val holds labels, which tell the accuracy: pass val or accuracy, not both")
     if val is None and unlabelled is None:
         return None
-    judged = Rows(*val, "val") if val is not None else Rows(unlabelled, None, "unlabelled")
+    name = "val" if val is not None else "unlabelled"
+    rows, labels = check_pair(val) if val is not None else (unlabelled, None)
+    judged = Rows(rows, labels, name, labelled=val is not None)
     if judged.width != train.width:
-        name = "val" if val is not None else "unlabelled"
         raise ValueError(f"z has {train.width} features and {name} {judged.width}; both must come from the same network")
     return judged
 

@@ -1,6 +1,7 @@
 """The command line: verbs that call the library and print. No logic of its own."""
 
 import argparse
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -263,6 +264,9 @@ def usual_recipe() -> Recipe:
 
 
 def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a file name that is not UTF-8 is printed with escapes
+            stream.reconfigure(errors="backslashreplace")
     try:
         verbs: dict[str, Callable[..., Any]] = {
             "calibrate": calibrate,

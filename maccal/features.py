@@ -6,9 +6,12 @@ extract        one frozen pass over a loader (and one batch more, which finds or
 replace_head   another module in its place (from classifiers.py)
 
 The model comes back as it was: the mode of every submodule and every buffer to the bit, no hook left, also after an error.
-Cost: the model's forward pass; with a cache also a hash of every input, about a second per gigabyte.
+Cost: the model's forward pass; with a cache also a hash of every input, about a second per
+gigabyte, and a batch that shows that the model is not random. Features that are found in the cache
+cost the hash and the pass of about a thousand rows (lookup.py).
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,13 +22,17 @@ from rich.progress import Progress
 from torch import Tensor, nn
 
 from maccal import cache as disk
+from maccal import io
 from maccal.batches import Batch, Part, walk
 from maccal.classifiers import Run, close, find_head, frozen, locate, named, place, replace_head, unwrap
+from maccal.fingerprints import weights_key
+from maccal.lookup import ROUNDING, Walk, alike, has_twin, hashes, stored
 from maccal.metrics.inputs import first
 from maccal.parallel import everywhere, my_rank
 
 __all__ = ["Features", "extract", "find_head", "replace_head"]
 
+RANDOM = "the features are not kept: the model gives others each time (dropout at work in eval mode?)"
 BASE, DIGITS = 256, 4  # a token's position in digits: whole numbers that float16 and bfloat16 hold exactly
 
 
@@ -83,32 +90,42 @@ class Tap:
 class Extractor:
     """Makes rows of features out of batches; the first of them finds the head, or checks the one that is named."""
 
-    def __init__(self, run: Run, head: str | None, dtype: torch.dtype, hashed: bool) -> None:
-        self.run, self.head, self.dtype, self.hashed = run, head, dtype, hashed
+    def __init__(self, run: Run, head: str | None, dtype: torch.dtype, cached: bool) -> None:
+        self.run, self.head, self.dtype, self.cached = run, head, dtype, cached
         self.layer: nn.Linear | None = None
         self.least = 1 << 62  # least label so far
+        self.rounding = max(ROUNDING[dtype], ROUNDING[run.autocast or dtype])
+        self.steady = True  # whether the model gives the same rows the same features each time
 
     def __call__(self, batch: Batch, start: int) -> Part:
+        first_one = self.layer is None
+        z = self.live(batch, start)
+        if len(z) != len(batch.y):
+            raise ValueError(f"a batch of {len(z)} rows has {len(batch.y)} labels; they must match one to one")
+        assert self.layer is not None
+        check_range(batch.y, self.layer.out_features, start, self.least)
+        self.least = min(self.least, int(batch.y.min()))
+        if not self.cached:
+            return Part(z, batch.y, batch.y[:0])
+        if first_one:
+            self.steady = alike(z, self.live(batch, start), self.rounding)
+        return Part(z, batch.y, hashes(batch, start).hashes)
+
+    def live(self, batch: Batch, start: int) -> Tensor:
+        """The features of a batch on the CPU, in the dtype of storage."""
         if self.layer is None:
             self.head = locate(self.run, batch, self.head)
             self.layer = named(self.run.model, self.head, [])
-        z = self.features(batch, self.layer)
-        if len(z) != len(batch.y):
-            raise ValueError(f"a batch of {len(z)} rows has {len(batch.y)} labels; they must match one to one")
-        check_range(batch.y, self.layer.out_features, start, self.least)
-        self.least = min(self.least, int(batch.y.min()))
-        return Part(self.stored(z, start), batch.y, hashes(batch, start).hashes if self.hashed else batch.y[:0])
-
-    def features(self, batch: Batch, layer: nn.Linear) -> Tensor:
         tap = Tap()
-        handle = layer.register_forward_hook(tap, with_kwargs=True)
+        handle = self.layer.register_forward_hook(tap, with_kwargs=True)
         try:
-            return tap.features(self.run(batch)).detach()
+            x = tap.features(self.run(batch)).detach()
         finally:
             handle.remove()
+        self.rounding = max(self.rounding, ROUNDING[x.dtype])
+        return self.stored(x, start)
 
     def stored(self, x: Tensor, start: int) -> Tensor:
-        """The features on the CPU, in the dtype of storage."""
         z = x.to("cpu", self.dtype)
         if not bool(z.isfinite().all()):
             row = first(~z.isfinite().all(1))
@@ -117,59 +134,47 @@ class Extractor:
         return z
 
 
-def hashes(batch: Batch, start: int) -> Part:
-    """The rows of a batch without their features: the model does not run."""
-    return Part(torch.empty(len(batch.y), 0), batch.y, disk.row_hashes((batch.args, batch.kwargs), batch.y))
+def from_cache(work: Extractor, folder: Path, walked: Walk) -> Features:
+    """The features on disk, or new ones that are left there for the next time."""
+    io.sweep(folder)
+    before = {path.name for path in folder.glob("*.safetensors")}
+    model = work.run.model
+    key = weights_key(model, (work.dtype, work.run.autocast))
+    layers = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear)}
+    possible = [name for name in layers if work.head in (None, name)]
+    heads = {key(name): (name, layers[name].in_features) for name in possible}
+    probe = Extractor(work.run, work.head, work.dtype, cached=True)
+    found = stored(probe, heads, folder, walked)
+    if found is None:
+        return on_disk(work, folder, key, walked, before)
+    head = next(name for name in everywhere(probe.head) if name is not None)
+    check_range(found[1], layers[head].out_features, 0, 1 << 62)
+    return Features(*found)
 
 
-def lookup(entries: list[disk.Entry], parts: Iterator[Part]) -> tuple[disk.Entry, Part] | None:
-    """The entry that holds these rows and no others, and the rows; the walk ends where no entry is left."""
-    sorted_rows = [(entry, entry.rows.sort().values) for entry in entries]
-    seen = []
-    for part in parts:
-        seen.append(part)
-        at = [(e, rows, torch.searchsorted(rows, part.hashes).clamp_(max=len(rows) - 1)) for e, rows in sorted_rows]
-        sorted_rows = [(e, rows) for e, rows, index in at if torch.equal(rows[index], part.hashes)]
-        if not sorted_rows:
-            return None
-    if not seen:
-        return None
-    all_rows = Part(*map(torch.cat, zip(*seen, strict=True)))
-    ordered = all_rows.hashes.sort().values
-    return next(((e, all_rows) for e, rows in sorted_rows if torch.equal(rows, ordered)), None)
-
-
-Walk = Callable[[str, Callable[[Batch, int], Part]], Iterator[Part]]  # a pass over the loader: its title, and what it does
-
-
-def stored_features(layers: dict[str, nn.Linear], folder: Path, walked: Walk) -> Features | None:
-    """The features on disk of these rows, in their order, for one of these weights; None if there are none.
-
-    Every rank must come to the same answer: only entries that all of them see are looked at.
-    """
-    found = {(e.path.name, e.checksum): (e, layer) for key, layer in layers.items() for e in disk.entries(folder, key)}
-    common = set.intersection(*everywhere({name for name, (e, layer) in found.items() if e.width == layer.in_features}))
-    if not common:
-        return None
-    hit = lookup([found[name][0] for name in sorted(common)], walked("hashes", hashes))
-    if hit is None:
-        return None
-    entry, rows = hit
-    check_range(rows.y, found[entry.path.name, entry.checksum][1].out_features, 0, 1 << 62)
-    sound = entry.sound()
-    if not sound:
-        disk.discard(entry.path, "its checksum is wrong")
-    return Features(entry.ordered(rows.hashes), rows.y) if all(everywhere(sound)) else None
-
-
-def on_disk(work: Extractor, folder: Path, key: Callable[[str], str], walked: Walk) -> Features:
-    """Extract into a new entry of the folder; rank 0 keeps its file."""
-    with disk.Writer(folder) as writer:
+def on_disk(
+    work: Extractor,
+    folder: Path,
+    key: Callable[[str], str],
+    walked: Walk,
+    before: set[str],
+) -> Features:
+    """Extract into a new entry of the folder; rank 0 keeps its file, unless there is one now."""
+    with disk.writing(folder) as writer:
         for rows in walked("features", work):
             writer.add(*rows)
-        entry = writer.finish(key(head := agreed(work.head, bool(writer.y))), head, keep=my_rank()[0] == 0)
+        head = agreed(work.head, bool(writer.y))
+        entry = writer.finish(key(head), head)
+        steady = all(everywhere(work.steady))
+        if not steady:
+            warnings.warn(RANDOM, stacklevel=4)
+        z = writer.features(entry)
+        if steady and my_rank()[0] == 0:
+            new = [e for e in disk.entries(folder, key(head)) if e.name not in before]
+            if not has_twin(new, folder, z, entry.rows, work.rounding):
+                writer.publish(entry)
         everywhere(None)  # no rank goes on, perhaps to look for the file, before it has its name
-        return Features(entry.map(), entry.y)
+        return Features(z, entry.y)
 
 
 def in_memory(work: Extractor, walked: Walk) -> Features:
@@ -209,8 +214,11 @@ def extract(
     """The inputs of the model's head for every row of the loader, in its order, and the labels.
 
     Runs in eval mode where the model's parameters are, or with the inputs on `device`, under autocast if given a dtype.
-    `dtype` is the one of storage. With `cache`, a folder, the same weights and the same rows are not run again, in whatever
-    order they come, and z is a memory map of a file there. ValueError says what is wrong with the model, a batch or a row.
+    `dtype` is the one of storage. With `cache`, a folder that processes may share, the same model
+    and the same rows are not run again, in whatever order they come, except for a probe of about a
+    thousand rows, which must give what is stored. z is then a copy: in memory, or of more than
+    256 MB a map of a file without a name there. ValueError says what is wrong with the model, a
+    batch or a row; FileError, one too, with the folder.
 
     >>> model = nn.Sequential(nn.ReLU(), nn.Linear(2, 3))
     >>> extract(model, [(torch.tensor([[1.0, -1.0]]), torch.tensor([2]))])
@@ -222,7 +230,7 @@ def extract(
         raise ValueError("the loader is an iterator, which can be read once; with a cache pass a DataLoader or a list")
     inner, prefix = unwrap(model)
     run = Run(inner, place(inner) if device is None else torch.device(device), autocast)
-    work = Extractor(run, head and head.removeprefix(prefix), dtype, hashed=cache is not None)
+    work = Extractor(run, head and head.removeprefix(prefix), dtype, cached=cache is not None)
     with frozen(inner), Progress(disable=not progress or my_rank()[0] > 0) as bar:
 
         def walked(title: str, job: Callable[[Batch, int], Part]) -> Iterator[Part]:
@@ -230,6 +238,4 @@ def extract(
 
         if cache is None:
             return in_memory(work, walked)
-        key = disk.weights_key(inner, (dtype, autocast))
-        layers = {key(n): m for n, m in inner.named_modules() if isinstance(m, nn.Linear) and work.head in (None, n)}
-        return stored_features(layers, Path(cache), walked) or on_disk(work, Path(cache), key, walked)
+        return from_cache(work, Path(cache), walked)

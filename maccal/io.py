@@ -17,6 +17,7 @@ import errno
 import io
 import json
 import os
+import re
 import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -46,7 +47,16 @@ class FileError(ValueError):
     """A file or folder that is not what it should be: which one, what is wrong, and what to do."""
 
     def __init__(self, path: Path | str, problem: str) -> None:
-        super().__init__(f"{path}: {problem}")
+        super().__init__(readable(f"{path}: {problem}"))
+
+
+def readable(text: str) -> str:
+    """Text that can be printed and written: Python has halves of characters in a file name that is not UTF-8.
+
+    >>> readable("caf\\udce9.npz")
+    'caf�.npz'
+    """
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 # Whole files or none

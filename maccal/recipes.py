@@ -5,7 +5,10 @@ step is thus one of fixed length; once they are, the rate is 128 times that of a
 weaker. `reduction="mean"`, `clip=0` is plain SGD, which regularises more: a different protocol, with smaller errors.
 """
 
+import subprocess
+import sys
 from dataclasses import dataclass
+from functools import cache
 from math import cos, pi
 from typing import Any, Literal
 
@@ -62,8 +65,36 @@ RECIPES = {
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Whether bf16 is faster than float32 there."""
+    """Whether bf16 is faster than float32 there, and runs."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch do not tell
-    return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+    known = capabilities()
+    if known.get("amx_bf16"):
+        return bf16_runs()
+    return bool(known.get("avx512_bf16") or known.get("bf16"))
+
+
+def capabilities() -> dict[str, Any]:
+    """What the processor announces; older versions of torch do not tell."""
+    return getattr(torch.cpu, "get_capabilities", dict)()
+
+
+PROBE = """
+import torch
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Conv2d(16, 32, 3), torch.nn.Flatten(), torch.nn.Linear(1152, 64))
+with torch.autocast("cpu", torch.bfloat16):
+    loss = model(torch.ones(32, 16, 8, 8)).float().sum()
+loss.backward()
+"""
+
+
+@cache
+def bf16_runs() -> bool:
+    """Whether a layer in bf16 survives here.
+
+    Some virtual machines announce AMX and then refuse its instructions, which kills the process;
+    so it is tried in another one, once. That takes about two seconds.
+    """
+    tried = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, check=False)
+    return tried.returncode == 0

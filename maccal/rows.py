@@ -2,20 +2,24 @@
 
 Up to a gibibyte of float32 stays in memory, and every epoch is a full shuffle. Larger sets (float16, bfloat16 or float32, as a rule
 mapped from a file) are read pool by pool: short runs of neighbouring rows, chosen at random, shuffled together. Memory then stays
-near 1 GB whatever the size: a mapped file is opened anew for every pool, so that the pages of the last one are given back.
+near 1 GB whatever the size: the file behind a map is opened once and read by position, so that no
+pages of the map stay in memory, and a file that is cut meanwhile is a FileError.
 """
 
 import mmap
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from maccal.cache import REOPEN
+from maccal.io import FileError, open_regular
 from maccal.metrics.inputs import Array, as_tensor, check_labels, first
+from maccal.rowfile import BEHIND, RowFile
 
 IN_MEMORY = 1 << 30  # bytes of float32 features that are held at once
 POOL = 1 << 28  # bytes of one pool of a larger set
@@ -38,27 +42,46 @@ class Standard:
 class Rows:
     """Checked features and labels; `standard` must be set before rows are drawn."""
 
-    def __init__(self, z: Array, y: Array | None, name: str, *, in_memory: int = IN_MEMORY, pool: int = POOL) -> None:
-        """ValueError for what is not a finite N x D array with one class index a row; y may be None, for rows without labels."""
+    def __init__(
+        self,
+        z: Array,
+        y: Array,
+        name: str,
+        *,
+        labelled: bool = True,
+        in_memory: int = IN_MEMORY,
+        pool: int = POOL,
+    ) -> None:
+        """ValueError for what is not a finite N x D array with one class index a row.
+
+        Without labels y is not looked at, and all classes are 0.
+        """
         features = as_tensor(z, name)
         if features.ndim != 2 or not features.is_floating_point() or 0 in features.shape:
             shape, kind = tuple(features.shape), str(features.dtype).removeprefix("torch.")
             raise ValueError(f"{name} has shape {shape} and dtype {kind}; expected floating-point features, rows x dimensions")
         self.count, self.width = features.shape
-        self.y = check_classes(y, self.count, name) if y is not None else torch.zeros(self.count, dtype=torch.int64)
+        none = torch.zeros(self.count, dtype=torch.int64)
+        self.y = check_classes(y, self.count, name) if labelled else none
         self.classes = int(self.y.max()) + 1
         self.resident: Tensor | None = None
         self.fits = 4 * features.numel() <= in_memory
         self.pool = max(1, pool // (4 * self.width * RUN)) * RUN
-        self.open = opener(z, features)
+        self.source = source_of(z, features)
         self.measured = measure(self, name)
 
     def use(self, standard: Standard) -> "Rows":
         """From here on the rows come standardised."""
         self.standard = standard
         if self.fits:
-            self.resident = standard(self.open())
+            self.resident = torch.empty(self.count, self.width)
+            for start in range(0, self.count, CHUNK):
+                self.resident[start : start + CHUNK] = standard(self.raw(start))
         return self
+
+    def raw(self, start: int) -> Tensor:
+        """The next CHUNK rows, as they came."""
+        return self.source.read([(start, min(start + CHUNK, self.count))])
 
     def steps(self, batch_size: int) -> int:
         """Batches of an epoch."""
@@ -69,7 +92,8 @@ class Rows:
         """All rows in order."""
         for start in range(0, self.count, CHUNK):
             rows = slice(start, start + CHUNK)
-            yield self.resident[rows] if self.resident is not None else self.standard(self.open()[rows]), self.y[rows]
+            x = self.standard(self.raw(start)) if self.resident is None else self.resident[rows]
+            yield x, self.y[rows]
 
     def epoch(self, generators: list[torch.Generator], batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Every row once for each of B heads, each in its own random order: batches B x n x D, and labels B x n."""
@@ -92,32 +116,73 @@ class Rows:
         for part in torch.split(runs, self.pool // RUN):
             rows = (part[:, None] * RUN + torch.arange(RUN)).flatten()
             rows = rows[rows < self.count]
-            x, y = self.standard(self.open().index_select(0, rows)), self.y[rows]
+            spans = [(first, min(first + RUN, self.count)) for first in (part * RUN).tolist()]
+            x, y = self.standard(self.source.read(spans)), self.y[rows]
             for order in torch.split(torch.randperm(len(rows), generator=generator), batch_size):
                 yield x[order], y[order]
 
 
-def opener(source: Array, features: Tensor) -> Callable[[], Tensor]:
-    """A function that gives the features, through a new mapping each time where the file they are mapped from is known."""
-    base: Any = getattr(source, "base", None)
-    if isinstance(source, np.memmap) and isinstance(base, mmap.mmap):  # a view of a map does not know its own offset
-        place: Any = source.filename, source.dtype, "r", source.offset, source.shape
-        return lambda: as_tensor(np.memmap(*place), "")
-    if isinstance(source, Tensor) and source in REOPEN:
-        mapped: Callable[[], Tensor] = REOPEN[source]
-        return mapped
-    held = features.cpu()
-    return lambda: held
+class Source(Protocol):
+    """Where rows come from."""
+
+    def read(self, spans: Iterable[tuple[int, int]]) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Held:
+    """Rows of a tensor."""
+
+    z: Tensor
+
+    def read(self, spans: Iterable[tuple[int, int]]) -> Tensor:
+        parts = [self.z[start:stop] for start, stop in spans]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def source_of(given: Array, features: Tensor) -> Source:
+    """The file that they are mapped from, if that is known and has the same numbers; else they."""
+    behind: RowFile | None = None
+    if isinstance(given, np.memmap):
+        behind = file_of(given, features)
+    elif isinstance(given, Tensor) and given in BEHIND and not given._version:  # not written to
+        behind = BEHIND[given]
+    if behind is None or not hasattr(os, "preadv"):  # Windows cannot read by position
+        return Held(features.cpu())
+    return behind
+
+
+def file_of(given: np.memmap[Any, Any], features: Tensor) -> RowFile | None:
+    """The file of numpy's map; None where its numbers, or their place in it, may be others."""
+    base: Any = given.base  # of a view, which does not know its own offset, it is another array
+    if not isinstance(base, mmap.mmap) or given.filename is None:
+        return None
+    if given.mode == "c" or not given.flags.c_contiguous or not given.dtype.isnative:
+        return None
+    if base.size() < given.offset + given.nbytes:
+        raise FileError(given.filename, "has become shorter since it was mapped")
+    try:
+        with open_regular(Path(given.filename)) as file:
+            handle = os.dup(file.fileno())
+    except FileError:  # gone: the map is all there is
+        return None
+    shape = (features.shape[0], features.shape[1])
+    found = RowFile(handle, given.offset, shape, features.dtype, str(given.filename))
+    # another file may have got the name since: look at rows all over it
+    some = torch.linspace(0, shape[0] - 1, 64).long()
+    same = torch.equal(found.read([(row, row + 1) for row in some.tolist()]), features[some])
+    return found if same else None
 
 
 def measure(rows: Rows, name: str) -> Standard:
     """One pass over the features: all finite, their mean, and their common scale."""
     total, squares = torch.zeros(rows.width, dtype=torch.float64), torch.zeros(rows.width, dtype=torch.float64)
-    shift = rows.open()[0].float().double()  # sums of differences from a row: no cancellation where the mean is far from zero
+    # sums of differences from a row: no cancellation where the mean is far from zero
+    shift = rows.raw(0)[0].float().double()
     for start in range(0, rows.count, CHUNK):
-        part = rows.open()[start : start + CHUNK].float().double() - shift
+        part = rows.raw(start).float().double() - shift
         if not bool(part.isfinite().all()):
-            row = start + first(~rows.open()[start : start + CHUNK].isfinite().all(1)) if bool(shift.isfinite().all()) else 0
+            known = bool(shift.isfinite().all())
+            row = start + first(~rows.raw(start).isfinite().all(1)) if known else 0
             raise ValueError(f"{name} row {row} holds a value that is not finite; the features must be numbers")
         total += part.sum(0)
         squares += part.square_().sum(0)
@@ -128,9 +193,23 @@ def measure(rows: Rows, name: str) -> Standard:
 
 def check_classes(y: Array, rows: int, name: str) -> Tensor:
     """Class indices as int64, one a row, of at least two classes."""
+    if y is None:
+        raise ValueError(f"the labels of {name} are None; pass a class index for each row: {rows}")
     labels = as_tensor(y, "labels")
     classes = int(labels.max()) + 1 if labels.numel() and not labels.is_floating_point() else 2
     labels = check_labels(y, torch.empty(1, 1).expand(rows, max(2, classes)))
     if bool((labels == labels[0]).all()):
         raise ValueError(f"all labels of {name} are {int(labels[0])}; a classifier needs at least two classes")
     return labels.cpu()
+
+
+def check_pair(val: Any) -> tuple[Array, Array]:
+    """Features and labels; ValueError for anything else, such as features alone."""
+    if not isinstance(val, tuple | list):
+        raise ValueError(f"val is a {type(val).__name__}; expected features and labels: val=(z, y)")
+    if len(val) != 2:
+        raise ValueError(f"val has {len(val)} parts; expected features and labels: val=(z, y)")
+    if val[1] is None:
+        without = "accuracy= and unlabelled=z where there are no labels"
+        raise ValueError(f"the labels of val are None; pass val=(z, y), or {without}")
+    return val[0], val[1]

@@ -28,7 +28,7 @@ from maccal.data.pixels import Pixels
 from maccal.data.split import Split
 from maccal.io import write_with
 from maccal.parallel import everywhere, my_rank, share_batchnorm, summed
-from maccal.recipes import Recipe, has_bf16
+from maccal.recipes import Recipe, bf16_runs, capabilities, has_bf16
 
 History = list[dict[str, float]]
 Views = tuple[Tensor, ...]
@@ -80,8 +80,15 @@ class Problem(nn.Module):
 
 
 def precise(recipe: Recipe, device: torch.device) -> Recipe:
-    """The recipe with its precision settled for this device."""
-    return replace(recipe, precision="bf16" if has_bf16(device) else "fp32") if recipe.precision == "auto" else recipe
+    """The recipe with its precision settled for this device; ValueError where bf16 would kill the process."""
+    if recipe.precision == "auto":
+        return replace(recipe, precision="bf16" if has_bf16(device) else "fp32")
+    if recipe.precision == "bf16" and device.type == "cpu" and capabilities().get("amx_bf16") and not bf16_runs():
+        raise ValueError(
+            "this processor announces bf16 matrices (AMX) but cannot run them; pass precision fp32, "
+            "or set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 before the start"
+        )
+    return recipe
 
 
 def cast(recipe: Recipe, device: torch.device) -> AbstractContextManager[None]:

@@ -1,9 +1,11 @@
 """Strict settings for every test: one thread, the same hypothesis examples every time, warnings are errors (pyproject.toml)."""
 
+import atexit
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import matplotlib
@@ -11,8 +13,15 @@ import pytest
 import torch
 from hypothesis import settings
 
+from maccal.recipes import bf16_runs, capabilities
+
 torch.set_num_threads(1)
+if "ONEDNN_MAX_CPU_ISA" not in os.environ and capabilities().get("amx_bf16") and not bf16_runs():
+    os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"  # a virtual machine that announces AMX and does not have it
 matplotlib.use("agg")
+# What the package remembers goes here and not to the user's own cache; set at once, so that programs that tests start inherit it.
+os.environ["MACCAL_CACHE"] = tempfile.mkdtemp(prefix="maccal-tests-")
+atexit.register(shutil.rmtree, os.environ["MACCAL_CACHE"], ignore_errors=True)
 settings.register_profile("maccal", deadline=None, derandomize=True, max_examples=150)
 settings.load_profile("maccal")
 

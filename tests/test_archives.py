@@ -1,11 +1,17 @@
 """Archives that are well, hostile, or damaged: all of one or nothing of it."""
 
+import contextlib
+import gzip
 import io
+import os
+import shutil
 import stat
 import tarfile
 import zipfile
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from maccal.data import archives
 from maccal.data.archives import unpack
@@ -141,6 +147,70 @@ def test_bombs(tmp_path, monkeypatch):
     (tmp_path / "s.tar.gz").unlink()
     monkeypatch.setattr(archives, "MEMBERS", 2)
     refused(tmp_path, pack(tmp_path / "s.tar", FILES), "set/empty: more than")
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_header_of_gigabytes(tmp_path, kind, packed):
+    """It is refused before it is read: a sparse file of 4 GB, or a few compressed bytes that unpack to more than they should."""
+    header = info("set/a", 1 << 32, type=kind).tobuf(tarfile.GNU_FORMAT)
+    if packed:
+        archive = tmp_path / "s.tar.gz"
+        archive.write_bytes(gzip.compress(header + bytes(10**6)))
+    else:
+        archive = tmp_path / "s.tar"
+        archive.write_bytes(header)
+        os.truncate(archive, 1 << 33)
+    refused(tmp_path, archive, "a header that is too long")
+
+
+def test_a_header_that_goes_on(tmp_path):
+    """The old form of sparse files has a list of any length."""
+    first = bytearray(info("set/a", 1, type=tarfile.GNUTYPE_SPARSE).tobuf(tarfile.GNU_FORMAT))
+    first[482] = 1  # it is continued
+    more = (b"0" * 504 + b"\x01" + bytes(7)) * 1000
+    first[148:156] = b" " * 8
+    first[148:156] = b"%06o\0 " % sum(first)
+    (tmp_path / "s.tar").write_bytes(bytes(first) + more)
+    refused(tmp_path, tmp_path / "s.tar", "a header that is too long|cannot be unpacked")
+
+
+def test_long_names_are_no_attack(tmp_path):
+    name = "set/" + "/".join(["n" * 200] * 10)
+    for kind in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w", format=kind) as tape:
+            tape.addfile(info(name, 3), io.BytesIO(b"abc"))
+        (tmp_path / "s.tar").write_bytes(buffer.getvalue())
+        folder = unpack(tmp_path / "s.tar", tmp_path / str(kind), "set", limit=10)
+        assert (folder.parent / name).read_bytes() == b"abc"
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_methods_that_cannot_be_bounded(tmp_path, method):
+    refused(tmp_path, zipped(tmp_path / "s.zip", "set/x", b"x", compress_type=method), f"compressed by method {method}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_archive_but_a_fifo(tmp_path, kind):
+    os.mkfifo(tmp_path / kind)
+    refused(tmp_path, tmp_path / kind, "not a regular file")
+
+
+@given(st.sampled_from(KINDS), st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=4))
+@settings(max_examples=100)
+def test_any_damage(tmp_path_factory, kind, changes):
+    """All of it or nothing."""
+    base = tmp_path_factory.mktemp("damage")
+    archive = pack(base / kind, {"set/a.txt": b"alpha", "set/b": b"beta" * 300})
+    data = bytearray(archive.read_bytes())
+    for place, value in changes:
+        data[place % len(data)] = value
+    archive.write_bytes(data)
+    with contextlib.suppress(FileError):
+        unpack(archive, base / "root", "set", limit=10**5)
+    assert {path.name for path in (base / "root").iterdir()} <= {"set"}
+    shutil.rmtree(base)
 
 
 @pytest.mark.parametrize("claimed", [10, 2 * 10**6])

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from maccal.calibration import calibrate_head, calibrate_heads
+from maccal.estimator import MaCCalClassifier
+from maccal.methods.tst import two_stage_head
 from maccal.metrics import ece, softmax, top_label
 from maccal.stage2 import ABLATION, Stage2
 
@@ -143,6 +145,39 @@ def test_small_and_uneven_data():
 def test_bad_input(z, y, message):
     with pytest.raises(ValueError, match=message):
         calibrate_head(z, y, config=FAST)
+
+
+NO_LABELS = {
+    "z": ({"y": None}, "the labels of z are None; pass a class index for each row: 50"),
+    "val": ({"val": (task(30)[0], None)}, r"labels of val are None; pass .* accuracy= and unlabelled=z"),
+    "val alone": ({"val": (task(30)[0],)}, r"val has 1 parts; expected .* val=\(z, y\)"),
+    "val bare": ({"val": task(30)[0]}, r"val is a ndarray; expected .* val=\(z, y\)"),
+    "objects": ({"y": [None] * 50}, "labels has dtype object"),
+}
+
+
+@pytest.mark.parametrize("case", NO_LABELS)
+def test_labels_that_are_not_there(case):
+    """They were taken as zeros."""
+    z, y = task(50)
+    changes, message = NO_LABELS[case]
+    arguments = {"y": y} | changes
+    doors = [
+        lambda: calibrate_head(z, config=FAST, **arguments),
+        lambda: calibrate_heads(z, configs=[FAST], seeds=[1], **arguments),
+        lambda: two_stage_head(z, **arguments),
+    ]
+    for door in doors:
+        with pytest.raises(ValueError, match=message):
+            door()
+
+
+def test_an_estimator_needs_labels():
+    z, _ = task(50)
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        MaCCalClassifier().fit(z, None)
+    with pytest.raises(ValueError, match=r"Unknown label type|object"):
+        MaCCalClassifier().fit(z, np.array([None] * 50))
 
 
 def test_val_of_another_network():

@@ -1,12 +1,15 @@
 """CIFAR-10-C and CIFAR-100-C in the publishers' layout: small imitations, whole and damaged."""
 
+import os
 import pickle
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from maccal.data.cifar_c import read_cifar_c, shifts
+from maccal.data.cifar_c import images_of, read_cifar_c, shifts
 from maccal.data.corruptions import CORRUPTIONS
 from maccal.io import FileError
 
@@ -140,3 +143,27 @@ def test_missing(root, tmp_path):
 def test_wrong_arguments(root, arguments, message):
     with pytest.raises(ValueError, match=message):
         read_cifar_c(10, root, *arguments)
+
+
+@given(st.lists(st.tuples(st.integers(0, 140), st.integers(0, 255)), min_size=1, max_size=4))
+def test_any_damage(tmp_path_factory, changes):
+    """Of the header, which says how much there is."""
+    path = tmp_path_factory.getbasetemp() / "fog.npy"
+    np.save(path, np.zeros((5, 32, 32, 3), np.uint8))
+    data = bytearray(path.read_bytes())
+    for place, value in changes:
+        data[place] = value
+    path.write_bytes(data)
+    try:
+        found = images_of(path, 5)
+    except FileError:
+        return
+    assert found.shape == (5, 32, 32, 3)
+    assert int(found.sum(dtype=int)) <= 255 * len(changes)
+
+
+def test_no_file_but_a_fifo(root):
+    (root / "CIFAR-10-C" / "fog.npy").unlink()
+    os.mkfifo(root / "CIFAR-10-C" / "fog.npy")
+    with pytest.raises(FileError, match=r"fog.npy: not a regular file"):
+        read_cifar_c(10, root, "fog")

@@ -1,6 +1,7 @@
 """Data sets in their publishers' formats: the real ones, small imitations, and files that are wrong or hostile."""
 
 import hashlib
+import io
 import os
 import pickle
 import shutil
@@ -8,6 +9,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from maccal.data import DATASETS, load
 from maccal.data.cifar import published_split
@@ -124,7 +126,7 @@ class Hostile:
         (lambda f: f.write_bytes(pickle.dumps({b"data": np.zeros((2, 5), np.uint8)})), "no uint8 array 'data'"),
         (
             lambda f: f.write_bytes(pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1]})),
-            "2 images but no as many",
+            "2 images but not as many",
         ),
         (lambda f: f.write_bytes(pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": [10]})), "labels outside 0 .. 9"),
         (lambda f: f.unlink(), "test_batch: no such file"),
@@ -150,10 +152,111 @@ def test_wrong_files_of_other_sets(tmp_path):
     with pytest.raises(FileError, match=r"test_32x32.mat: no such file"):
         load("svhn", tmp_path)
     (tmp_path / "test_32x32.mat").write_bytes(b"nothing")
-    with pytest.raises(FileError, match=r"not an SVHN .mat file"):
+    with pytest.raises(FileError, match=r"not a readable .mat file"):
         load("svhn", tmp_path)
     with pytest.raises(FileError, match=r"wnids.txt: no such file"):
         load("tiny-imagenet", tmp_path)
+
+
+def small_tiny(folder, classes=("n01", "n02"), images=51):
+    """Tiny-ImageNet of two classes."""
+    folder = folder / "tiny-imagenet-200"
+    buffer = io.BytesIO()
+    Image.fromarray(np.full((64, 64, 3), 90, np.uint8)).save(buffer, "JPEG")
+    for name in classes:
+        (folder / "train" / name).mkdir(parents=True)
+        for number in range(images):
+            (folder / "train" / name / f"{name}_{number}.JPEG").write_bytes(buffer.getvalue())
+    (folder / "val" / "images").mkdir(parents=True)
+    (folder / "val" / "images" / "val_0.JPEG").write_bytes(buffer.getvalue())
+    (folder / "val" / "val_annotations.txt").write_text("val_0.JPEG\tn01\t0\t0\t1\t1\n")
+    (folder / "wnids.txt").write_text("n01\nn02\n")
+    (folder / "words.txt").write_text("n01\tcat, feline\nn02\temu\n")
+    return folder
+
+
+def huge_picture():
+    """A JPEG that says it has 60,000 x 60,000 pixels."""
+    buffer = io.BytesIO()
+    Image.fromarray(np.zeros((64, 64, 3), np.uint8)).save(buffer, "JPEG")
+    data = bytearray(buffer.getvalue())
+    start = data.index(b"\xff\xc0") + 5
+    data[start : start + 4] = (60_000).to_bytes(2, "big") * 2
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("file", "damage", "message"),
+    [
+        ("wnids.txt", b"n01\n/\n", "'/' is not the name of a class or a picture"),
+        ("wnids.txt", b"n01\n..\n", "'..' is not the name"),
+        ("wnids.txt", b"n01\n../../etc\n", "is not the name"),
+        ("wnids.txt", b"n01\n" + b"n" * 5000, "is not the name"),
+        ("wnids.txt", b"n01\nn\0\n", "is not the name"),
+        ("wnids.txt", b"n01\nn01\n", "a class comes twice"),
+        ("wnids.txt", b"\xff\xfe", "not a list of names"),
+        ("val/val_annotations.txt", b"../../x.JPEG\tn01\n", "is not the name of a class or a picture"),
+        ("val/val_annotations.txt", b"val_1.JPEG\tn01\n", "val_1.JPEG: no such file"),
+        ("val/images/val_0.JPEG", huge_picture(), "val_0.JPEG: (60000 x 60000 pixels; expected 64 x 64|not a readable JPEG)"),
+        ("val/images/val_0.JPEG", b"GIF89a\x40\0\x40\0\0\0\0;", "not a readable JPEG"),
+        ("val/images/val_0.JPEG", None, "val_0.JPEG: not a regular file"),
+        ("words.txt", None, "words.txt: not a regular file"),
+    ],
+)
+def test_hostile_tiny_imagenet(tmp_path, file, damage, message):
+    """No list leads out of the folder, and no picture is larger than it should be; None is a fifo."""
+    path = small_tiny(tmp_path) / file
+    assert load("tiny-imagenet", tmp_path).classes == ("cat", "emu")
+    path.unlink()
+    os.mkfifo(path) if damage is None else path.write_bytes(damage)
+    with pytest.raises(FileError, match=message):
+        load("tiny-imagenet", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["cifar-10-batches-py/test_batch", "cifar-10-batches-bin/test_batch.bin", "svhn/test_32x32.mat"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_fifos_and_folders(tmp_path, name, make):
+    imitation(tmp_path, rows=2, binary="bin" in name)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).unlink(missing_ok=True)
+    make(tmp_path / name)
+    with pytest.raises(FileError, match="not a regular file"):
+        load("svhn" if "svhn" in name else "cifar10", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ([b"a"], "1 class names; expected 10"),
+        (["a"] * 10, "no list of names"),
+        ([b"\xff"] * 10, "names that are no text"),
+        (b"a", "no list"),
+    ],
+)
+def test_wrong_class_names(tmp_path, names, message):
+    imitation(tmp_path, rows=2)
+    (tmp_path / "cifar-10-batches-py" / "batches.meta").write_bytes(pickle.dumps({b"label_names": names}, 2))
+    with pytest.raises(FileError, match=message):
+        load("cifar10", tmp_path)
+
+
+@pytest.mark.parametrize("labels", [[1, True], [0, 2**62], [0, -1], [0, b"1"], [0, [1]], [0, None], (0, 1)])
+def test_wrong_labels_in_a_pickle(tmp_path, labels):
+    imitation(tmp_path, rows=2)
+    content = {b"data": np.zeros((2, 3072), np.uint8), b"labels": labels}
+    (tmp_path / "cifar-10-batches-py" / "test_batch").write_bytes(pickle.dumps(content, 3))
+    with pytest.raises(FileError, match=r"labels outside 0 \.\. 9|not as many labels"):
+        load("cifar10", tmp_path)
+
+
+def test_images_in_the_order_of_fortran(tmp_path):
+    """As numpy saves a transposed array."""
+    imitation(tmp_path, rows=2)
+    rows = np.arange(2 * 3072).reshape(2, 3072).astype(np.uint8)
+    content = {b"data": np.asfortranarray(rows), b"labels": [0, 1]}
+    for protocol in (2, 5):
+        (tmp_path / "cifar-10-batches-py" / "test_batch").write_bytes(pickle.dumps(content, protocol))
+        assert np.array_equal(load("cifar10", tmp_path).test.images.reshape(2, 3072).numpy(), rows)
 
 
 def test_a_broken_picture(tmp_path, real):

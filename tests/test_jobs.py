@@ -1,6 +1,7 @@
 """maccal calibrate, from features and from a model: what is written, and that it is what the library gives."""
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +10,17 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from commands import refused, run
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 from torch import nn
 
 from maccal import cli
 from maccal.calibration import calibrate_head
 from maccal.heads import load_head
-from maccal.jobs import Settings, calibrate_file, calibrate_model
+from maccal.io import FileError
+from maccal.jobs import Settings, calibrate_file, calibrate_model, load_features
 from maccal.predictions import read
 from maccal.stage2 import Stage2
 
@@ -149,6 +155,114 @@ def test_bad_sources(tmp_path, monkeypatch, source, changes, message):
     with pytest.raises(ValueError, match=message):
         job(source, settings(tmp_path / "out", **changes))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.uint32, np.uint64, np.int8, ">i4"])
+def test_labels_of_any_whole_type(tmp_path, kind):
+    """They are the same labels."""
+    weight, bias = np.eye(3, 6), np.zeros(3, ">f4")
+    plain = load_features(features(tmp_path))
+    made = features(tmp_path, weight=weight, bias=bias, **{name: plain[name].astype(kind) for name in ("y", "val_y", "test_y")})
+    found = load_features(made)
+    for name, array in plain.items():
+        assert found[name].dtype.isnative
+        assert np.array_equal(found[name], array)
+    assert found["y"].dtype == np.int64
+    assert torch.as_tensor(found["bias"]).tolist() == [0, 0, 0]
+
+
+def changed(index, value, kind=np.int64):
+    y = arrays()[1].astype(kind)
+    y[index] = value
+    return y
+
+
+WRONG = {
+    "one label of two billion": ({"y": changed(7, 2_000_000_000)}, "y has labels from 0 to 2000000000; expected class indices"),
+    "the same in val": ({"val_y": changed(7, 2_000_000_000)}, "val_y has labels from 0 to 2000000000"),
+    "a label beyond int64": ({"y": changed(0, 2**64 - 1, np.uint64)}, "y has labels from 0 to 18446744073709551615"),
+    "a label below zero": ({"y": changed(0, -1)}, "y has labels from -1 to 2"),
+    "a test label of no class": ({"test_y": changed(0, 3)}, r"label 3 in test_y is outside 0 \.\. 2"),
+    "a label of no output": ({"weight": np.ones((2, 6)), "bias": np.ones(2)}, r"label 2 in y is outside 0 \.\. 1"),
+    "labels of floats": ({"y": arrays()[1] * 1.0}, r"y is float64 of shape \(300,\); expected 300 whole numbers"),
+    "labels of truth": ({"y": arrays()[1] > 1}, "y is bool of shape"),
+    "labels of text": ({"test_y": arrays()[1].astype(str)}, "test_y is <U"),
+    "one label too few": ({"val_y": arrays()[1][1:]}, r"val_y is int64 of shape \(299,\); expected 300"),
+    "labels in columns": ({"y": arrays()[1][:, None]}, r"y is int64 of shape \(300, 1\)"),
+    "no labels": ({"y": np.zeros(0, int)}, r"y is int64 of shape \(0,\)"),
+    "a wider val": ({"val_z": np.ones((300, 7))}, "z has 6 features and val_z 7; they must be of one network"),
+    "a narrower test": ({"test_z": np.ones((300, 5))}, "z has 6 features and test_z 5"),
+    "a wider weight": ({"weight": np.ones((3, 9)), "bias": np.ones(3)}, "z has 6 features and weight 9"),
+    "unlabelled of another width": ({"unlabelled_z": np.ones((9, 2))}, "z has 6 features and unlabelled_z 2"),
+    "a bias of another length": ({"weight": np.ones((3, 6)), "bias": np.ones(4)}, r"bias is float64 of shape \(4,\); expected 3"),
+    "a flat z": ({"z": np.ones(300)}, r"z is float64 of shape \(300,\); expected floating-point rows x dimensions"),
+    "a z of whole numbers": ({"z": np.ones((300, 6), int)}, "z is int64 of shape"),
+    "a z of objects": ({"z": np.full((300, 6), None)}, "z holds Python objects, which could run code"),
+    "a z of complex numbers": ({"z": np.ones((300, 6), complex)}, "z is complex128"),
+    "a z of long floats": ({"z": np.ones((300, 6), np.longdouble)}, "z is float128|z is longdouble"),
+    "a test without rows": ({"test_z": np.ones((0, 6)), "test_y": np.zeros(0, int)}, r"test_z is float64 of shape \(0, 6\)"),
+    "a z of one number": ({"z": np.float64(1)}, r"z is float64 of shape \(\)"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), WRONG.values(), ids=WRONG)
+def test_wrong_features(tmp_path, changes, message):
+    """Said before anything is computed or written."""
+    with pytest.raises(FileError, match=message):
+        calibrate_file(features(tmp_path, **changes), settings(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_many_classes_are_no_mistake_where_they_are_known(tmp_path):
+    """A classifier of so many outputs says that there are; so do as many rows."""
+    weight, bias = np.ones((70_000, 6), np.float32), np.zeros(70_000, np.float32)
+    found = load_features(features(tmp_path, weight=weight, bias=bias, y=changed(0, 69_999)))
+    assert found["y"].max() == 69_999
+    rows = 70_000
+    np.savez(tmp_path / "many.npz", z=np.ones((rows, 1), np.float32), y=np.arange(rows))
+    assert load_features(tmp_path / "many.npz")["y"].max() == rows - 1
+
+
+kinds = st.sampled_from(["f2", "f4", ">f8", "i1", "u8", "i8", "?", "U3", "c8", "M8[s]", "V4", "O"])
+any_array = st.builds(lambda shape, kind: np.zeros(shape, kind), st.lists(st.integers(0, 4), max_size=3).map(tuple), kinds)
+NAMES = ["z", "y", "val_z", "val_y", "unlabelled_z", "test_z", "test_y", "weight", "bias", "other"]
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), any_array, max_size=8))
+@hypothesis_settings(max_examples=150)
+def test_any_features(tmp_path_factory, given_arrays):
+    """Whatever arrays there are: a FileError, or arrays that go together."""
+    path = tmp_path_factory.getbasetemp() / "any.npz"
+    np.savez(path, **{"z": np.ones((2, 3)), "y": np.array([0, 1]), **given_arrays})
+    try:
+        found = load_features(path)
+    except FileError:
+        return
+    widths = {found[name].shape[1] for name in found if name.endswith("z") or name == "weight"}
+    assert len(widths) == 1
+    assert all(found[name].dtype == np.int64 for name in found if name.endswith("y"))
+    assert all(len(found[z]) == len(found[y]) for z, y in (("z", "y"), ("val_z", "val_y"), ("test_z", "test_y")) if y in found)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder"])
+def test_features_that_are_no_file(tmp_path, monkeypatch, capsys, kind):
+    path = tmp_path / "f.npz"
+    os.mkfifo(path) if kind == "fifo" else path.mkdir()
+    with pytest.raises(FileError, match="not a regular file"):
+        calibrate_file(path, settings(tmp_path / "out"))
+    if kind == "fifo":
+        assert "not a regular file" in refused(monkeypatch, capsys, "calibrate", str(path))
+
+
+def test_a_name_that_is_not_text(tmp_path, monkeypatch, capsys):
+    """The files keep the name; what is shown and what is inside has a mark in its place."""
+    features(tmp_path).rename(tmp_path / os.fsdecode(b"n\xe9t.npz"))
+    words = ["calibrate", str(tmp_path / os.fsdecode(b"n\xe9t.npz")), "--out", str(tmp_path / "out")]
+    run(monkeypatch, *words, "--epochs", "1", "--hidden", "8")
+    assert r"n\udce9t" in capsys.readouterr().out.replace("\n", "")
+    written = {os.fsencode(file.name) for file in (tmp_path / "out").iterdir()}
+    assert written == {b"n\xe9t." + end for end in (b"head.safetensors", b"history.json", b"mac-cal.npz", b"report.html")}
+    assert "MaC-Cal" in next((tmp_path / "out").glob("*.html")).read_bytes().decode()
 
 
 def test_a_file_that_is_no_head(tmp_path):

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from maccal.data import DATASETS
-from maccal.recipes import RECIPES, Recipe, has_bf16
+from maccal.recipes import RECIPES, Recipe, bf16_runs, has_bf16
+from maccal.training import precise
 
 
 def changes(recipe):
@@ -68,9 +69,36 @@ def test_settings_that_cannot_be(setting, words):
         Recipe(**setting)
 
 
-def test_bf16_is_used_where_the_processor_has_it(monkeypatch):
-    for known, expected in [({"avx512_bf16": True}, True), ({"avx512_bf16": False, "amx_bf16": True}, True), ({}, False)]:
-        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda known=known: known, raising=False)
-        assert has_bf16(torch.device("cpu")) is expected
+@pytest.mark.parametrize(
+    ("known", "runs", "expected"),
+    [
+        ({"avx512_bf16": True}, False, True),
+        ({"avx512_bf16": True, "amx_bf16": True}, True, True),
+        ({"avx512_bf16": True, "amx_bf16": True}, False, False),
+        ({}, True, False),
+    ],
+)
+def test_bf16_is_used_where_the_processor_has_it(monkeypatch, known, runs, expected):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)
+    monkeypatch.setattr("maccal.recipes.bf16_runs", lambda: runs)
+    assert has_bf16(torch.device("cpu")) is expected
+
+
+def test_an_older_torch_does_not_tell(monkeypatch):
     monkeypatch.delattr(torch.cpu, "get_capabilities")
     assert has_bf16(torch.device("cpu")) is False
+
+
+@pytest.mark.parametrize(("code", "expected"), [("", True), ("import os, signal; os.kill(os.getpid(), signal.SIGILL)", False)])
+def test_a_processor_that_dies_of_bf16_is_noticed(monkeypatch, code, expected):
+    monkeypatch.setattr("maccal.recipes.PROBE", code)
+    assert bf16_runs.__wrapped__() is expected
+
+
+def test_bf16_that_would_kill_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True}, raising=False)
+    monkeypatch.setattr("maccal.recipes.bf16_runs", lambda: False)
+    monkeypatch.setattr("maccal.training.bf16_runs", lambda: False)
+    assert precise(Recipe(), torch.device("cpu")).precision == "fp32"
+    with pytest.raises(ValueError, match="cannot run them; pass precision fp32"):
+        precise(Recipe(precision="bf16"), torch.device("cpu"))

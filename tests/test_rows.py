@@ -1,11 +1,16 @@
 """Rows of features: the checks, one pass of statistics, and shuffles of sets that do not fit in memory."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
-from maccal.cache import Writer
-from maccal.rows import RUN, Rows
+from maccal import rowfile
+from maccal.io import FileError
+from maccal.rowfile import RowFile, own_copy
+from maccal.rows import RUN, Rows, Standard
 
 
 def features(n=1000, d=5, seed=0):
@@ -64,27 +69,72 @@ def test_large_sets_are_mixed_across_the_file():
     assert float(((order[1:] - order[:-1]).abs() < 1.5 / rows.measured.scale).float().mean()) < 0.02
 
 
-@pytest.mark.parametrize("kind", ["numpy", "cache", "view"])
-def test_mapped_files(tmp_path, kind):
-    """Whatever maps a file gives the same rows; a file mapping is opened anew, a view of one is kept as it is."""
-    z, y = features()
-    z = z.half()
-    file = tmp_path / "z.bin"
+def raw(source, y):
+    """All rows, as they come out of pools that do not fit in memory."""
+    return torch.cat([x for x, _ in small(source, y).use(Standard(torch.zeros(5), 1.0)).chunks()])
+
+
+def mapped(kind, z, y, folder):
+    """The same rows, mapped in different ways."""
+    file = folder / "z.bin"
     np.concatenate([np.zeros((1, 5), np.float16), z.numpy()]).tofile(file)
     if kind == "cache":
-        with Writer(tmp_path) as writer:
-            writer.add(z, y, y)
-            source = writer.finish("weights", "head").map()
-    elif kind == "numpy":
-        source = np.memmap(file, np.float16, "r", 10, (1000, 5))
-    else:
-        source = np.memmap(file, np.float16, "r", 0, (1001, 5))[1:]
+        return own_copy([memoryview(file.read_bytes())[10:]], (1000, 5), torch.float16, folder)
+    if kind == "fortran":
+        z.numpy().T.tofile(file)
+        return np.memmap(file, np.float16, "r", 0, (1000, 5), "F")
+    if kind == "view":
+        return np.memmap(file, np.float16, "r", 0, (1001, 5))[1:]
+    return np.memmap(file, np.float16, kind, 10, (1000, 5))
+
+
+@pytest.mark.parametrize("kind", ["r", "r+", "c", "view", "fortran", "cache"])
+def test_mapped_files(tmp_path, monkeypatch, kind):
+    """Whatever maps a file gives the same rows; the file is read, so that no page of the map stays in memory."""
+    monkeypatch.setattr(rowfile, "IN_MEMORY", 0)
+    z, y = features()
+    z = z.half()
+    source = mapped(kind, z, y, tmp_path)
+    assert isinstance(small(source, y).source, RowFile) == (kind in ("r", "r+", "cache"))
+    assert torch.equal(raw(source, y), z.float())
+
+
+@pytest.mark.parametrize("kind", ["r+", "c", "cache"])
+def test_what_was_written_to_a_map_counts(tmp_path, monkeypatch, kind):
+    """Also where it does not reach the file."""
+    monkeypatch.setattr(rowfile, "IN_MEMORY", 0)
+    z, y = features()
+    z = z.half()
+    source = mapped(kind, z, y, tmp_path)
+    source[3:7] = 5
+    z[3:7] = 5
+    assert torch.equal(raw(source, y), z.float())
+
+
+def test_a_map_whose_file_was_replaced_or_deleted(tmp_path):
+    """The map is what was asked for, not what has its name now."""
+    z, y = features()
+    z = z.half()
+    source = mapped("r", z, y, tmp_path)
+    (tmp_path / "other").mkdir()
+    other = mapped("r", z.flip(0), y, tmp_path / "other")
+    Path(other.filename).replace(source.filename)
+    assert torch.equal(raw(source, y), z.float())
+    Path(source.filename).unlink()
+    assert torch.equal(raw(source, y), z.float())
+
+
+def test_a_file_that_is_cut_is_an_error(tmp_path):
+    """A map of it would end the process: SIGBUS."""
+    z, y = features()
+    source = mapped("r", z.half(), y, tmp_path)
     rows = small(source, y)
-    first, second = rows.open(), rows.open()
-    assert torch.equal(first, z)
-    assert (first.data_ptr() == second.data_ptr()) == (kind == "view")
     rows.use(rows.measured)
-    assert torch.equal(torch.cat([x for x, _ in rows.chunks()]), rows.measured(z))
+    os.truncate(source.filename, 5000)
+    with pytest.raises(FileError, match=r"z\.bin: has become shorter"):
+        list(rows.epoch([torch.Generator().manual_seed(0)], 64))
+    with pytest.raises(FileError, match=r"z\.bin: has become shorter"):
+        small(source, y)
 
 
 @pytest.mark.parametrize("row", [0, 1, 9_000])

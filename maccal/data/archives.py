@@ -1,9 +1,11 @@
 """Unpacking archives that are not trusted: all of it or nothing, and nothing outside the folder.
 
 Only regular files and folders are taken; a link, a device, a path that leaves the folder, a name that comes twice, or more bytes
-than agreed refuses the whole archive. Owners, dates and permissions are not taken over.
+than agreed refuses the whole archive. Owners, dates and permissions are not taken over. Memory: a few megabytes, whatever the
+archive says: its headers are metered as its files are.
 """
 
+import gzip
 import stat
 import tarfile
 import tempfile
@@ -11,12 +13,14 @@ import zipfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
-from maccal.io import FileError
+from maccal.io import FileError, open_regular
 
 BLOCK = 1 << 20
 MEMBERS = 1_000_000  # Tiny ImageNet has more than a tenth of that
+HEADERS = 1 << 16  # bytes of all headers of one file in a .tar; a usual one has 512
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others are unpacked without a limit
 
 
 class Member(NamedTuple):
@@ -100,15 +104,45 @@ def safe_path(archive: Path, member: Member) -> PurePosixPath:
 
 @contextmanager
 def members_of(archive: Path) -> Iterator[Iterator[Member]]:
-    if archive.name.endswith(".zip"):
-        with zipfile.ZipFile(archive) as packed:
-            yield (zip_member(packed, info) for info in packed.infolist())
-    elif archive.name.endswith((".tar", ".tar.gz")):
-        # streams are read once, front to back: no going back in compressed data
-        with tarfile.open(archive, "r:gz" if archive.name.endswith(".gz") else "r:") as tape:
-            yield (tar_member(tape, info) for info in tape)
-    else:
+    if not archive.name.endswith((".tar", ".tar.gz", ".zip")):
         raise FileError(archive, "not a .tar, .tar.gz or .zip file")
+    with open_regular(archive) as file:
+        if archive.name.endswith(".zip"):
+            with zipfile.ZipFile(file) as packed:
+                yield (zip_member(packed, info) for info in packed.infolist())
+        else:
+            # streams are read once, front to back: no going back in compressed data
+            meter = Metered(gzip.GzipFile(fileobj=file) if archive.name.endswith(".gz") else file)
+            stream: Any = meter
+            with tarfile.open(fileobj=stream, mode="r:") as tape:
+                yield tar_members(tape, meter)
+
+
+class Metered:
+    """A file of which only so many bytes may be read as are left; tarfile takes any size that a header asks for."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+        self.left = HEADERS
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= self.left:
+            raise tarfile.ReadError("a header that is too long")
+        self.left -= size
+        return bytes(self.file.read(size))
+
+
+def tar_members(tape: tarfile.TarFile, meter: Metered) -> Iterator[Member]:
+    while True:
+        meter.left = HEADERS
+        info = tape.next()
+        if info is None:
+            return
+        kept: Any = tape
+        kept.members.clear()  # tarfile keeps them all, a kilobyte each
+        meter.left = max(0, info.size)
+        yield tar_member(tape, info)
 
 
 def tar_member(tape: tarfile.TarFile, info: tarfile.TarInfo) -> Member:
@@ -126,6 +160,8 @@ def zip_member(packed: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member:
     name, mode = info.orig_filename, stat.S_IFMT(info.external_attr >> 16)
     if mode not in (0, stat.S_IFREG, stat.S_IFDIR):
         kind = "a link" if mode == stat.S_IFLNK else "a device or pipe"
+    elif info.compress_type not in METHODS:
+        kind = f"compressed by method {info.compress_type}"
     else:
         kind = "folder" if name.endswith("/") else "file"
     return Member(name, info.file_size, kind, lambda: packed.open(info))

@@ -1,27 +1,21 @@
 """CIFAR-10 and CIFAR-100 in the publisher's python pickles or binary files.
 
-Pickles are opened by an unpickler that admits arrays and plain values and nothing else: a file that asks for more is refused.
+Pickles are not unpickled: pickles.py reads the few instructions they need, and refuses all others.
 """
 
-import io
-import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from maccal.data.pickles import LARGEST, read_pickle
 from maccal.data.split import DataSet, Split
-from maccal.io import FileError
+from maccal.data.verified import verify
+from maccal.io import FileError, read_bytes
 
 SIZE = 3 * 32 * 32
-ALLOWED = {
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("numpy._core.multiarray", "_reconstruct"),
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    ("_codecs", "encode"),
-}
+LONGEST = 100  # bytes of the name of a class
 FILES = {
     10: ("cifar-10-batches-py", [f"data_batch_{i}" for i in range(1, 6)], "test_batch", b"labels"),
     100: ("cifar-100-python", ["train"], "test", b"fine_labels"),
@@ -39,11 +33,11 @@ def read_cifar(classes: int, root: Path) -> DataSet:
         _, train, test, key = FILES[classes]
         parts = [from_pickle(folder / name, key, classes) for name in (*train, test)]
         file, field = NAMES[classes]
-        names = tuple(name.decode() for name in unpickled(folder / file).get(field, []))
+        names = names_in(folder / file, field)
     elif binary.is_dir():
         _, train, test, meta = BINARY[classes]
         parts = [from_binary(binary / name, classes) for name in (*train, test)]
-        names = tuple((binary / meta).read_text().split()) if (binary / meta).is_file() else ()
+        names = listed_in(binary / meta) if (binary / meta).is_file() else ()
     else:
         wanted = f"no folder {folder.name} or {binary.name}; point root at the folder that holds it"
         raise FileError(root, f"{wanted}, or `maccal data get cifar{classes}`")
@@ -61,25 +55,32 @@ def published_split(count: int, held: int = 5000) -> tuple[np.ndarray, np.ndarra
     return order[:held], order[held:]
 
 
-class Arrays(pickle.Unpickler):
-    """Arrays and plain values only."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no file of images needs")
-        return super().find_class(module, name)
-
-
-def unpickled(path: Path) -> dict[bytes, Any]:
-    if not path.is_file():
+def unpickled(path: Path) -> dict[Any, Any]:
+    """What the file holds, if it is the publisher's or of another size than that."""
+    if not path.exists():
         raise FileError(path, "no such file; the set is incomplete")
+    verify(path, path.parent.name)
+    return read_pickle(path)
+
+
+def names_in(path: Path, field: bytes) -> tuple[str, ...]:
+    """The class names in a pickle."""
+    names = unpickled(path).get(field, [])
+    if type(names) is not list or any(type(name) is not bytes or len(name) > LONGEST for name in names):
+        raise FileError(path, f"no list of names {field.decode()}; download it again")
+    return tuple(decoded(path, name) for name in names)
+
+
+def listed_in(path: Path) -> tuple[str, ...]:
+    """The class names in a text file."""
+    return tuple(decoded(path, read_bytes(path, LONGEST * 100)).split())
+
+
+def decoded(path: Path, names: bytes) -> str:
     try:
-        content = Arrays(io.BytesIO(path.read_bytes()), encoding="bytes").load()
-    except Exception as error:  # a damaged pickle may raise anything
-        raise FileError(path, f"not a CIFAR pickle ({error}); download it again") from error
-    if not isinstance(content, dict):
-        raise FileError(path, f"a pickle of {type(content).__name__}; expected a dict")
-    return content
+        return names.decode()
+    except UnicodeDecodeError as error:
+        raise FileError(path, f"names that are no text ({error}); download it again") from None
 
 
 def from_pickle(path: Path, key: bytes, classes: int) -> Split:
@@ -87,25 +88,33 @@ def from_pickle(path: Path, key: bytes, classes: int) -> Split:
     data, labels = content.get(b"data"), content.get(key)
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != SIZE:
         raise FileError(path, f"no uint8 array 'data' of rows of {SIZE}; download it again")
-    if not isinstance(labels, list) or len(labels) != len(data):
-        raise FileError(path, f"{len(data)} images but no as many {key.decode()}; download it again")
-    return checked(path, data, np.array(labels), classes)
+    if type(labels) is not list or len(labels) != len(data):
+        raise FileError(path, f"{len(data)} images but not as many {key.decode()}; download it again")
+    if any(type(label) is not int or not 0 <= label < classes for label in labels):
+        raise FileError(path, outside(classes))
+    return split_of(data, np.array(labels))
 
 
 def from_binary(path: Path, classes: int) -> Split:
     """Rows of one label byte (for CIFAR-100 two, the fine one second) and 3,072 bytes of pixels."""
-    if not path.is_file():
+    if not path.exists():
         raise FileError(path, "no such file; the set is incomplete")
     ahead = 1 if classes == 10 else 2
-    data = np.fromfile(path, np.uint8)
+    data = np.frombuffer(read_bytes(path, LARGEST), np.uint8)
     if not len(data) or len(data) % (ahead + SIZE):
         raise FileError(path, f"{len(data)} bytes, not a whole number of rows of {ahead + SIZE}; download it again")
     rows = data.reshape(-1, ahead + SIZE)
-    return checked(path, rows[:, ahead:], rows[:, ahead - 1], classes)
+    labels = rows[:, ahead - 1]
+    if labels.max() >= classes:
+        raise FileError(path, outside(classes))
+    return split_of(rows[:, ahead:], labels)
 
 
-def checked(path: Path, data: np.ndarray, labels: np.ndarray, classes: int) -> Split:
-    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= classes:
-        raise FileError(path, f"labels outside 0 .. {classes - 1}; is this another data set?")
-    images = torch.from_numpy(np.ascontiguousarray(data)).view(-1, 3, 32, 32)
+def outside(classes: int) -> str:
+    return f"labels outside 0 .. {classes - 1}; is this another data set?"
+
+
+def split_of(data: np.ndarray, labels: np.ndarray) -> Split:
+    """Copies of both: a tensor may be written to, and the bytes of a file may not."""
+    images = torch.from_numpy(np.array(data, order="C")).view(-1, 3, 32, 32)
     return Split(images, torch.from_numpy(labels.astype(np.int64)))

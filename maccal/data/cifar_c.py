@@ -3,7 +3,8 @@
     for corruption, severity, split in shifts(10, root): ...    one severity at a time, 30 MB each
     read_cifar_c(10, root, "fog", 3).test                       the rows asked for, or all of them
 
-Files are memory-mapped, and all of them are checked before the first image is read. A pickle inside a file is refused.
+Files are memory-mapped, and all of them are checked before the first image is read; those of the published size are compared with
+the published checksums, once. A pickle inside a file is refused.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from maccal.data.cifar import BINARY, FILES, NAMES, unpickled
+from maccal.data.cifar import BINARY, FILES, NAMES, listed_in, names_in
 from maccal.data.corruptions import CORRUPTIONS
 from maccal.data.split import DataSet, Split
-from maccal.io import FileError
+from maccal.data.verified import verify
+from maccal.io import FileError, open_regular
 
 FOLDERS = {10: "CIFAR-10-C", 100: "CIFAR-100-C"}
 TEN = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -96,8 +98,10 @@ def images_of(path: Path, count: int) -> np.ndarray:
 
 
 def array(path: Path) -> np.ndarray:
-    if not path.is_file():
+    if not path.exists():
         raise FileError(path, "no such file; the set is incomplete")
+    open_regular(path).close()  # a fifo would hang
+    verify(path, path.parent.name)
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except Exception as error:  # a damaged header may raise anything
@@ -114,9 +118,9 @@ def class_names(classes: int, root: Path) -> tuple[str, ...]:
         return TEN
     pickled, listed = root / FILES[100][0] / NAMES[100][0], root / BINARY[100][0] / BINARY[100][3]
     if pickled.is_file():
-        names = tuple(name.decode() for name in unpickled(pickled).get(NAMES[100][1], []))
+        names = names_in(pickled, NAMES[100][1])
     elif listed.is_file():
-        names = tuple(listed.read_text().split())
+        names = listed_in(listed)
     else:
         return tuple(map(str, range(100)))
     if len(names) != classes:

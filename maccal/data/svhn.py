@@ -5,8 +5,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from maccal.data.matlab import read_mat
 from maccal.data.split import DataSet, Split, stratified
+from maccal.data.verified import verify
 from maccal.io import FileError
+
+LIMITS = {"X": 2 * 10**9, "y": 10**6}  # numbers; the largest published file has 531,131 digits of 3,072 bytes
 
 
 def read_svhn(root: Path) -> DataSet:
@@ -22,21 +26,18 @@ def read_svhn(root: Path) -> DataSet:
 
 
 def from_mat(path: Path) -> Split:
-    from scipy.io import loadmat
-
-    if not path.is_file():
+    if not path.exists():
         raise FileError(
             path, "no such file; point root at the folder that holds it, or a folder svhn; `maccal data get svhn` downloads it"
         )
-    try:
-        content = loadmat(path)
-        images, labels = content["X"], content["y"].reshape(-1)
-    except Exception as error:  # scipy raises many kinds for a damaged file
-        raise FileError(path, f"not an SVHN .mat file ({error}); download it again") from error
-    if images.dtype != np.uint8 or images.shape[:3] != (32, 32, 3) or images.shape[-1] != len(labels):
+    verify(path, "svhn")
+    content = read_mat(path, LIMITS)
+    if set(content) != set(LIMITS):
+        raise FileError(path, "not an SVHN .mat file: it holds no X and y; download it again")
+    images, labels = content["X"], content["y"].reshape(-1)
+    if images.dtype != np.uint8 or images.shape[:3] != (32, 32, 3) or images.shape[3:] != labels.shape:
         raise FileError(path, f"images of shape {images.shape} and {len(labels)} labels; expected 32 x 32 x 3 x N bytes")
-    if labels.min() < 1 or labels.max() > 10:
+    digits = labels.astype(np.int64)
+    if (digits != labels).any() or digits.min() < 1 or digits.max() > 10:
         raise FileError(path, "labels outside 1 .. 10; is this another data set?")
-    return Split(
-        torch.from_numpy(np.ascontiguousarray(images.transpose(3, 2, 0, 1))), torch.from_numpy(labels.astype(np.int64) % 10)
-    )
+    return Split(torch.from_numpy(np.ascontiguousarray(images.transpose(3, 2, 0, 1))), torch.from_numpy(digits % 10))

@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from maccal.io import readable
 from maccal.metrics import METRICS, Difference, Summary, compare
 from maccal.metrics.summaries import probability, show, span
 from maccal.plots import Reliability, Theme, plot_keep, plot_reliability, prepare_keep, prepare_reliability
@@ -73,7 +74,7 @@ def evaluated(predictions: Predictions, path: Path, *, bins: int, resamples: int
     """A model measured, from its predictions; the row names the file they came from."""
     numbers = predictions.summary(bins=bins, resamples=resamples, seed=seed)
     diagram = prepare_reliability(predictions.bins(bins), numbers, predictions.name)
-    settings = {"file": path.name, "resamples": resamples, "seed": seed}
+    settings = {"file": readable(path.name), "resamples": resamples, "seed": seed}
     return Evaluated(predictions.name, numbers, diagram, row(predictions, numbers, **settings))
 
 

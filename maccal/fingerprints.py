@@ -1,0 +1,88 @@
+"""Fingerprints: of what stands in front of a model's head, and of the rows that go in.
+
+    weights_key    parameters, buffers, layers and their printed settings; what the forward pass makes
+                   of them is probed (lookup.py)
+    row_hashes     64 bits for every row: of its inputs and its label
+    data_key       a set of such rows, in whatever order they come
+
+Cost: one hash of the bytes, about a second per gigabyte.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+VERSION = "2"  # of the keys: another one finds nothing that was stored under the last
+
+
+def raw(tensor: Tensor) -> memoryview:
+    """The tensor's bytes, not copied if they are on the CPU and in order."""
+    array: Any = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return memoryview(array)
+
+
+def digest(parts: Iterable[Any]) -> str:
+    """A hash of the parts, each with its length, so that no two lists of parts read the same."""
+    total = blake2b(digest_size=10)
+    for part in parts:
+        data = part if isinstance(part, memoryview) else str(part).encode()
+        total.update(len(data).to_bytes(8, "little") + b":")
+        total.update(data)
+    return total.hexdigest()
+
+
+def weights_key(model: nn.Module, settings: object) -> Callable[[str], str]:
+    """A function of a head's name: the fingerprint of everything in front of that head, parameters, buffers and layers."""
+    kind = f"{type(model).__module__}.{type(model).__qualname__}"
+    tensors = chain(model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False))
+    parts = [(name, digest([name, tuple(t.shape), t.dtype, raw(t)])) for name, t in tensors]
+    parts += [(name, digest([name, type(m).__qualname__, m.extra_repr()])) for name, m in model.named_modules()]
+
+    def key(head: str) -> str:
+        front = (part for name, part in parts if name != head and not name.startswith(f"{head}."))
+        return digest([VERSION, kind, settings, head, *front])
+
+    return key
+
+
+def data_key(rows: Tensor) -> str:
+    """The fingerprint of a set of rows, in whatever order they come."""
+    return digest([raw(rows.sort().values)])
+
+
+def leaves(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
+    """The tensors and plain values inside nested tuples, lists and mappings, each with the path to it."""
+    if isinstance(value, Mapping):
+        return chain.from_iterable(leaves(value[key], f"{path}/{key}") for key in sorted(value))
+    if isinstance(value, tuple | list):
+        return chain.from_iterable(leaves(item, f"{path}/{i}") for i, item in enumerate(value))
+    return [(path, torch.from_numpy(value) if isinstance(value, np.ndarray) else value)]
+
+
+def row_hashes(inputs: Any, y: Tensor) -> Tensor:
+    """An int64 hash of each row of a batch: of its slice of every tensor that has len(y) rows, of all the rest, of its label."""
+    common, columns = blake2b(digest_size=8), []
+    for path, leaf in leaves([inputs, y]):
+        if isinstance(leaf, Tensor) and leaf.ndim and len(leaf) == len(y):
+            common.update(f"{path} {leaf.dtype} {tuple(leaf.shape[1:])};".encode())
+            columns.append(np.asarray(raw(leaf)).reshape(len(y), -1))
+        elif isinstance(leaf, Tensor):
+            common.update(f"{path} {leaf.dtype} {tuple(leaf.shape)} {digest([raw(leaf)])};".encode())
+        elif isinstance(leaf, str | bytes | int | float | None):
+            common.update(f"{path} {leaf!r};".encode())
+        else:
+            raise ValueError(
+                f"inputs of type {type(leaf).__name__} have no fingerprint; let the loader give tensors, or cache=None"
+            )
+    hashes = np.empty(len(y), np.int64)
+    for i in range(len(y)):
+        row = common.copy()
+        for column in columns:
+            row.update(column[i].data)
+        hashes[i] = int.from_bytes(row.digest(), "little", signed=True)
+    return torch.from_numpy(hashes)
