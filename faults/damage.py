@@ -3,8 +3,8 @@
     damage(seed, count, tally)    about `count` trials, shared out over FORMATS
 
 Outcomes: noticed (an error of one line, or a warning and the right result), harmless (the right result), silent (another
-result and no word), not promised (the same from a file without a checksum), crash (anything else). The right result
-is the one of the undamaged file, to the bit.
+result and no word), not promised (the same from a file without a checksum), wrong (an error of several lines), crash
+(anything else). The right result is the one of the undamaged file, to the bit.
 """
 
 import os
@@ -115,7 +115,7 @@ def refused(error: Exception) -> tuple[str, str]:
     """An error for users has words, and one line of them."""
     words = str(error).strip()
     if not words or "\n" in words:
-        return "crash", f"not one line: {described(error)}"
+        return "wrong", f"not one line: {described(error)}"
     return "noticed", ""
 
 
@@ -130,8 +130,11 @@ def tried(trial: Trial, pristine: Path, work: Path) -> Outcome:
     shutil.rmtree(folder.parent, ignore_errors=True)
     shutil.copytree(pristine / form.folder, folder)
     file = sorted(folder.glob(form.file))[0]
-    file.write_bytes(trial.damaged(file.read_bytes()))
-    word, why = judged(lambda: form.read(folder), right(form, pristine, work), form.promised)
+    before = file.read_bytes()
+    after = trial.damaged(before)
+    file.write_bytes(after)
+    promised = form.promised and (len(after) == len(before) or not form.published)
+    word, why = judged(lambda: form.read(folder), right(form, pristine, work), promised)
     return Outcome(form.name, word, f"{trial.about}: {why}" if why else trial.about)
 
 

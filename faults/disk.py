@@ -29,8 +29,9 @@ PATIENCE = 240.0
 
 
 def with_rows(folder: Path) -> None:
-    """The rows of a benchmark, as its file has them."""
-    shutil.copy(kills.ROOT / "results" / "bench-cpu.jsonl", folder / "rows.jsonl")
+    """Some rows of a benchmark, as its file has them."""
+    lines = (kills.ROOT / "results" / "bench-cpu.jsonl").read_text().splitlines(keepends=True)
+    (folder / "rows.jsonl").write_text("".join(lines[:20]))
 
 
 def download(folder: Path) -> Said:

@@ -27,6 +27,7 @@ from faults.tally import Outcome, Tally
 
 SIZES = {"call": 20, "mutation": 20, "grammar": 5, "special": 1}  # inputs of one task
 SECONDS = 20.0  # that a task may take
+GUIDED = 10_000  # inputs from which on some are found by atheris, which takes seconds to start
 MEMORY = 1 << 30  # bytes that an input may cost: some arrays of a few numbers
 QUICK = tuple(form for form in FORMATS if form.share == 1)  # the readers that need no command line
 NUMBERS = (b"\0", b"\xff", b"\x7f", b"\x80", b"\xff\xff\xff\xff", b"\0\0\0\x80", b"\xff\xff\xff\x7f", b"\xff" * 8, b"\0" * 8)
@@ -81,7 +82,7 @@ def judged(call: Call, arguments: list[Any], options: dict[str, Any], sound: boo
             answer = call.function(*arguments, **options)
         except (ValueError, TypeError) as error:
             word, why = damage.refused(error)
-            if word == "crash":
+            if why:
                 return word, why
             return ("wrong", f"refused: {damage.described(error)}") if sound else ("refused", "")
         except BaseException as error:
@@ -170,8 +171,9 @@ def fuzz(seed: int, count: int, tally: Tally) -> None:
         names = lambda task: (task.name, task.about)  # noqa: E731
         for outcome in trials(plan(seed, count), work, name=names, seconds=SECONDS, memory=MEMORY):
             tally.add(outcome)
-        for outcome in guided.explored(seed, count // 20, place):
-            tally.add(outcome)
+        if count >= GUIDED:
+            for outcome in guided.explored(seed, count // 20, place):
+                tally.add(outcome)
     finally:
         shutil.rmtree(place, ignore_errors=True)
 

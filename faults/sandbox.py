@@ -45,7 +45,9 @@ def warm() -> None:
 def workspace() -> Path:
     """A new folder, in memory where there is such a place: thousands of small files."""
     memory = Path("/dev/shm")
-    return Path(tempfile.mkdtemp(prefix="maccal-faults-", dir=memory if os.access(memory, os.W_OK) else None))
+    folder = Path(tempfile.mkdtemp(prefix="maccal-faults-", dir=memory if os.access(memory, os.W_OK) else None))
+    os.environ["MACCAL_CACHE"] = str(folder / "cache of the user")  # what is remembered of data sets is not ours to touch
+    return folder
 
 
 def forked(work: Callable[[], object], quiet: bool = True) -> int:

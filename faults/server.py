@@ -1,8 +1,14 @@
-"""A small SVHN, served on this machine in the place of its publisher's server."""
+"""Small data sets in the place of the published ones: their checksums are known, and SVHN is served on this machine.
+
+    recorded(folder)    remembers size and checksum of every file, once they are made
+    known(folder)       inside, these are the published ones
+    served(folder)      inside, `maccal data get svhn` finds files here
+"""
 
 import functools
 import hashlib
 import http.server
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +24,37 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+def recorded(folder: Path) -> None:
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            found[path.relative_to(folder).as_posix()] = path.stat().st_size, checksum(path)
+    (folder / "published.json").write_text(json.dumps(found))
+
+
+@contextmanager
+def known(folder: Path) -> Iterator[None]:
+    from maccal.data.downloads import SOURCES
+
+    files = json.loads((folder / "published.json").read_text())
+    table: Any = SOURCES
+    before = dict(table)
+    for name, sources in before.items():
+        table[name] = tuple(as_recorded(source, files) for source in sources)
+    try:
+        yield
+    finally:
+        table.update(before)
+
+
+def as_recorded(source: Any, files: dict[str, tuple[int, str]]) -> Any:
+    """A source with the sizes and checksums of the files that are recorded."""
+    mine = {name: files[f"{source.folder}/{name}"] for name in source.contents if f"{source.folder}/{name}" in files}
+    if source.is_archive:
+        return replace(source, files={name: replace(source.files[name], size=size, checksum=sum) for name, (size, sum) in mine.items()})
+    return replace(source, size=mine[source.file][0], checksum=mine[source.file][1]) if mine else source
+
+
 @contextmanager
 def served(folder: Path) -> Iterator[None]:
     """Inside, the publisher's files are those that are made here, beside the folder."""
@@ -31,7 +68,7 @@ def served(folder: Path) -> Iterator[None]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         before = SOURCES["svhn"]
         table: Any = SOURCES
-        table["svhn"] = tuple(known(source, files, server.server_address[1]) for source in before)
+        table["svhn"] = tuple(offered(source, files, server.server_address[1]) for source in before)
         try:
             yield
         finally:
@@ -39,11 +76,13 @@ def served(folder: Path) -> Iterator[None]:
             server.shutdown()
 
 
-def known(source: Any, files: Path, port: int) -> Any:
-    data = (files / source.file).read_bytes()
-    checksum = f"sha256:{hashlib.sha256(data).hexdigest()}"
+def offered(source: Any, files: Path, port: int) -> Any:
     # no size: where it is known, room is asked for before the first byte, and the disk never fills
-    return replace(source, url=f"http://127.0.0.1:{port}/{source.file}", size=None, checksum=checksum)
+    return replace(source, url=f"http://127.0.0.1:{port}/{source.file}", size=None, checksum=checksum(files / source.file))
+
+
+def checksum(path: Path) -> str:
+    return f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 
 def make(files: Path) -> None:

@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 import maccal
+from faults import server
 from faults.commands import checked, snapshot
 from faults.sandbox import forked, waited
 
@@ -39,6 +40,7 @@ class Format:
     read: Callable[[Path], object]
     promised: bool = True
     share: float = 1.0  # of the trials: less where reading is slow
+    published: bool = False  # with a publisher's checksum, which is for files of the published size
 
 
 def text(*values: Any) -> str:
@@ -239,7 +241,8 @@ def make_svhn(folder: Path) -> None:
 
     rng = np.random.default_rng(5)
     images = rng.integers(0, 256, (32, 32, 3, 6), np.uint8)
-    savemat(folder / "test_32x32.mat", {"X": images, "y": rng.integers(1, 11, (6, 1)).astype(np.uint8)}, do_compression=True)
+    (folder / "svhn").mkdir()
+    savemat(folder / "svhn" / "test_32x32.mat", {"X": images, "y": rng.integers(1, 11, (6, 1)).astype(np.uint8)}, do_compression=True)
 
 
 def make_tiny(folder: Path) -> None:
@@ -274,6 +277,16 @@ def data_set(name: str) -> Callable[[Path], object]:
         data = maccal.load(name, folder)
         parts = [part for part in (data.train, data.val, data.test) if part is not None]
         return text(data.classes, *(tensor for part in parts for tensor in (part.images, part.labels)))
+
+    return read
+
+
+def published(name: str) -> Callable[[Path], object]:
+    """The same where the publisher's checksums are those of the specimens."""
+
+    def read(folder: Path) -> object:
+        with server.known(folder):
+            return data_set(name)(folder)
 
     return read
 
@@ -346,7 +359,10 @@ FORMATS = (
     Format("CIFAR-10 pickle", "cifar", "cifar-10-batches-py/data_batch_2", data_set("cifar10"), promised=False),
     Format("CIFAR-100 pickle", "cifar", "cifar-100-python/train", data_set("cifar100"), promised=False),
     Format("CIFAR names", "cifar", "cifar-10-batches-py/batches.meta", data_set("cifar10"), promised=False),
-    Format("SVHN .mat", "svhn", "test_32x32.mat", data_set("svhn"), promised=False),
+    Format("CIFAR-10 pickle, published", "cifar", "cifar-10-batches-py/data_batch_2", published("cifar10"), published=True),
+    Format("SVHN .mat, published", "svhn", "svhn/test_32x32.mat", published("svhn"), published=True),
+    Format("CIFAR-C images, published", "cifar-c", "CIFAR-10-C/fog.npy", published("cifar10-c"), published=True),
+    Format("SVHN .mat", "svhn", "svhn/test_32x32.mat", data_set("svhn"), promised=False),
     Format("Tiny ImageNet JPEG", "tiny", "*/train/n01/images/n01_1.JPEG", data_set("tiny-imagenet"), promised=False),
     Format("Tiny ImageNet lists", "tiny", "*/val/val_annotations.txt", data_set("tiny-imagenet"), promised=False, share=0.5),
     Format("CIFAR-C images", "cifar-c", "CIFAR-10-C/fog.npy", data_set("cifar10-c"), promised=False),
@@ -361,3 +377,5 @@ def make(folder: Path) -> None:
         target.mkdir(parents=True)
         if waited(forked(lambda: maker(target), quiet=False), 300) != 0:
             raise RuntimeError(f"the specimen {name!r} could not be made")
+        if name in ("cifar", "svhn", "cifar-c"):
+            server.recorded(target)
