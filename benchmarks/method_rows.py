@@ -3,7 +3,6 @@
 python benchmarks/method_rows.py [results/bench-cpu.jsonl]
 """
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from maccal.io import write
 from maccal.methods import METHODS
 from maccal.report.lines import Book, Line, points
 from maccal.report.tables import word
+from maccal.results import read_rows
 
 HOME = Path(__file__).parents[1]
 HEAD = ["| | accuracy, % | ECE, % | a calibrated model, % | NLL |", "|---|---:|---:|---:|---:|"]
@@ -48,7 +48,7 @@ def fill(name: str, book: Book) -> None:
 
 def main() -> None:
     file = Path(sys.argv[1]) if len(sys.argv) > 1 else HOME / "results" / "bench-cpu.jsonl"
-    book = Book.of([json.loads(line) for line in file.read_text().splitlines()])
+    book = Book.of(read_rows(file))
     for name in METHODS:
         fill(name, book)
 

@@ -1,4 +1,4 @@
-"""The confidence of a model over a data set of any size, on one process or many, in 40 kB of memory.
+"""The confidence of a model over a data set of any size, on one process or many, in 100 kB of memory.
 
     python examples/stream.py
     torchrun --nproc-per-node 2 examples/stream.py       # the same numbers from two processes

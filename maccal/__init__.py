@@ -6,21 +6,25 @@
 0.4
 """
 
-from typing import Any
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
-from maccal.calibration import calibrate, calibrate_head, calibrate_heads
-from maccal.data import DATASETS, load
-from maccal.features import Features, extract, find_head
-from maccal.heads import load_head, save_head
-from maccal.methods import METHODS, method
-from maccal.metrics import Bins, Stream, Summary, bootstrap, compare, softmax, summary, top_label
-from maccal.models import MODELS, build
-from maccal.plots import reliability
-from maccal.posthoc import TemperatureScaling
-from maccal.predictions import Predictions, read
-from maccal.recipes import Recipe
-from maccal.stage2 import Stage2
-from maccal.training import fit
+if TYPE_CHECKING:
+    from maccal.calibration import calibrate, calibrate_head, calibrate_heads
+    from maccal.data import DATASETS, load
+    from maccal.estimator import MaCCalClassifier
+    from maccal.features import Features, extract, find_head
+    from maccal.heads import load_head, save_head
+    from maccal.methods import METHODS, method
+    from maccal.metrics import Bins, Stream, Summary, bootstrap, compare, softmax, summary, top_label
+    from maccal.models import MODELS, build
+    from maccal.plots import reliability
+    from maccal.posthoc import TemperatureScaling
+    from maccal.predictions import Predictions, read
+    from maccal.recipes import Recipe
+    from maccal.stage2 import Stage2
+    from maccal.training import fit
 
 __all__ = [
     "DATASETS",
@@ -56,10 +60,33 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """MaCCalClassifier is imported when it is asked for: scikit-learn takes a second that most uses need not wait."""
-    if name == "MaCCalClassifier":
-        from maccal.estimator import MaCCalClassifier
+# where each name lives; it is imported when it is asked for, for torch, scipy and scikit-learn take seconds
+HOMES = {
+    "calibration": ("calibrate", "calibrate_head", "calibrate_heads"),
+    "data": ("DATASETS", "load"),
+    "estimator": ("MaCCalClassifier",),
+    "features": ("Features", "extract", "find_head"),
+    "heads": ("load_head", "save_head"),
+    "methods": ("METHODS", "method"),
+    "metrics": ("Bins", "Stream", "Summary", "bootstrap", "compare", "softmax", "summary", "top_label"),
+    "models": ("MODELS", "build"),
+    "plots": ("reliability",),
+    "posthoc": ("TemperatureScaling",),
+    "predictions": ("Predictions", "read"),
+    "recipes": ("Recipe",),
+    "stage2": ("Stage2",),
+    "training": ("fit",),
+}
 
-        return MaCCalClassifier
+
+def __getattr__(name: str) -> Any:
+    for home, names in HOMES.items():
+        if name in names:
+            return getattr(import_module(f"maccal.{home}"), name)
+    if not name.startswith("_") and find_spec(f"maccal.{name}"):
+        return import_module(f"maccal.{name}")
     raise AttributeError(f"module 'maccal' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *HOMES]

@@ -1,4 +1,29 @@
-from maccal.cli import main
+"""`maccal` and `python -m maccal`: the command line, which ends in one line on Ctrl-C even while it is still being imported."""
+
+import os
+import signal
+import sys
+from types import FrameType
+
+
+def leave(number: int, frame: FrameType | None) -> None:
+    """At once: an exception would pass through half-imported packages, which print it or swallow it. Nothing is written yet."""
+    sys.stderr.write("maccal: interrupted\n")
+    sys.stderr.flush()
+    os._exit(130)
+
+
+def main() -> None:
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is signal.default_int_handler:  # else whoever started us wants it so
+        signal.signal(signal.SIGINT, leave)
+    if sys.argv[1:2] == ["report"]:
+        from maccal.report_verb import main as run
+    else:
+        from maccal.cli import main as run
+    signal.signal(signal.SIGINT, usual)
+    run()
+
 
 if __name__ == "__main__":
     main()

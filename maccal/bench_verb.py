@@ -1,6 +1,5 @@
 """The verb `maccal bench`: a table or figure of the paper as a grid of runs; stops and goes on anywhere."""
 
-import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,9 +13,10 @@ from rich.text import Text
 from maccal.benchmark import GRIDS, SCALES, Job, Rows, collect, jobs, plan, remaining
 from maccal.evaluation import extend_row, ood_run, shift_run
 from maccal.executors import Local, Ray, work
-from maccal.io import write
-from maccal.parallel import joined
+from maccal.io import FileError
+from maccal.parallel import held, joined
 from maccal.pipeline import make_run, motivation_run
+from maccal.results import read_row, read_rows, write_rows
 
 OUTSIDE = {"cifar10": ("svhn", "cifar100"), "cifar100": ("svhn", "cifar10")}
 
@@ -34,7 +34,7 @@ def make_job(job: Job, place: Place) -> None:
     """A run of the grid and what else is measured of it; what is there already is left alone."""
     with joined() as device:
         folder = make_run(job.config, runs=place.runs, root=place.root, device=device)
-    row = json.loads((folder / "row.json").read_text())
+    row = read_row(folder / "row.json")
     if "ood" in job.extras and "ood" not in row:
         extend_row(folder, ood=ood_run(folder, OUTSIDE[job.config.data], place.root))
     if "shift" in job.extras and "shift" not in row:
@@ -89,15 +89,21 @@ def bench(
 
 
 def save(wanted: list[Job], runs: Path, file: Path) -> Path:
-    """The rows of these runs, and those of other grids that the file has already."""
-    rows = {**read(file), **{row["name"]: row for row in collect(wanted, runs)}}
-    return write(file, "".join(json.dumps(rows[name], allow_nan=False) + "\n" for name in sorted(rows)))
+    """The rows of these runs, and those of other grids that the file has already, or that another process adds."""
+    with held(file.parent):
+        rows = {**read(file), **{row["name"]: row for row in collect(wanted, runs)}}
+        return write_rows(file, [rows[name] for name in sorted(rows)])
 
 
 def read(file: Path) -> Rows:
     """The rows recorded so far, by name."""
-    lines = file.read_text().splitlines() if file.is_file() else []
-    return {row["name"]: row for row in map(json.loads, lines)}
+    if not file.exists():
+        return {}
+    try:
+        return {row["name"]: row for row in read_rows(file)}
+    except FileError as error:
+        again = "or delete it: rows whose runs are there are collected again"
+        raise FileError(file, f"{error.problem}; restore it, {again}") from None
 
 
 def show(console: Console, scale: str, seeds: tuple[int, ...], runs: Path, recorded: Rows, grids: tuple[str, ...]) -> None:

@@ -11,7 +11,6 @@ figures. `paper` is the paper's protocol to the letter; `cpu` is the same grid o
 augmentation until vanilla knows its images by heart, as the paper's networks do.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,15 +19,17 @@ from typing import Any, Literal
 
 import torch
 
+from maccal.io import FileError, read_json
 from maccal.methods import COMBINATIONS, EVERY
 from maccal.recipes import RECIPES, Recipe
+from maccal.results import Row, read_row
 from maccal.runs import Config
 from maccal.stage2 import ABLATION, Stage2
 
 State = Literal["done", "failed", "missing"]
 Extra = Literal["ood", "shift", "motivation"]
-Row = Mapping[str, Any]
 Rows = Mapping[str, Row]  # by name
+ERROR = "error 1"
 NOTHING: Rows = {}
 SENSITIVITY = ("vanilla", "plp", "tst", "vtst", "balcal", "maccal")  # of Table 2
 ALPHAS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -98,8 +99,20 @@ def alike(about: Row) -> Row:
 
 
 def row_of(job: Job, runs: Path) -> Row | None:
+    """The row of a run; None where there is none or it is damaged: then the run is to be made, which mends it."""
     file = runs / job.config.name / "row.json"
-    return json.loads(file.read_text()) if file.is_file() else None
+    try:
+        return read_row(file) if file.exists() else None
+    except FileError:
+        return None
+
+
+def read_error(file: Path) -> str:
+    """What the error.json of a run says; where it is damaged, that."""
+    try:
+        return str(read_json(file, ERROR)["error"])
+    except (FileError, KeyError) as problem:
+        return f"failed, and its error.json cannot be read ({problem})"
 
 
 class Grid:
@@ -214,12 +227,15 @@ def speeds(wanted: Sequence[Job], runs: Path, recorded: Rows) -> dict[tuple[str,
 
 
 def collect(wanted: Sequence[Job], runs: Path) -> list[Row]:
-    """The rows of the runs that are done, by name; a failed run is a row with its error."""
+    """The rows of the runs that are done, by name; a failed run is a row with its error.
+
+    The checksums of a run's files stay with the files.
+    """
     found: list[Row] = []
     for job in wanted:
         row, error = row_of(job, runs), runs / job.config.name / "error.json"
         if row is not None:
-            found.append(row)
+            found.append({key: value for key, value in row.items() if key != "files"})
         elif error.is_file():
-            found.append({"name": job.config.name, "error": json.loads(error.read_text())["error"]})
+            found.append({"name": job.config.name, "error": read_error(error)})
     return sorted(found, key=lambda row: row["name"])

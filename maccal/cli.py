@@ -1,10 +1,9 @@
 """The command line: verbs that call the library and print. No logic of its own."""
 
 import argparse
-import io
-import json
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,18 +17,20 @@ from maccal.calibration import DEFAULT
 from maccal.data_verbs import data as data_sets
 from maccal.demo import run_demo
 from maccal.demo import table as compact
-from maccal.evaluation import extend_row, ood_run, shift_run
-from maccal.io import write
+from maccal.evaluation import ood_run, plain_parts, shift_run
+from maccal.failures import answered
+from maccal.io import readable, write_all
 from maccal.jobs import Settings, calibrate_file, calibrate_model
 from maccal.memory import keep_memory
 from maccal.metrics import METRICS, Difference, Summary
 from maccal.metrics.summaries import show, span
-from maccal.parallel import joined, my_rank
+from maccal.parallel import held, joined, my_rank
 from maccal.pipeline import calibrate_run, make_run
 from maccal.predictions import Kind, read
 from maccal.recipes import RECIPES, Recipe
-from maccal.report import Evaluated, change, evaluated, evaluation_page, paired
+from maccal.report.evaluation import Evaluated, change, evaluated, evaluation_page, paired
 from maccal.report_verb import report
+from maccal.results import row_text
 from maccal.runs import MEASURED, Config, Feedback, predictions_of, whole_row
 from maccal.stage2 import Stage2
 
@@ -72,20 +73,23 @@ def evaluate(
         raise ValueError("--ood and --shift need the network: pass the folder of a run, and no --out")
     settings = {"bins": bins, "resamples": resamples, "seed": seed}
     paths = [file] if compare_with is None else [file, compare_with]
-    predictions = [predictions_of(path) if path.is_dir() else read(path, labels=labels, kind=kind) for path in paths]
+    predictions = [
+        replace(predictions_of(path) if path.is_dir() else read(path, labels=labels, kind=kind), name=name)
+        for path, name in zip(paths, told_apart(paths), strict=True)
+    ]
     differences = None if compare_with is None else paired(predictions[0], predictions[1], **settings)
     models = [evaluated(p, path, **settings) for p, path in zip(predictions, paths, strict=True)]
-    page = write(placed(file, "report.html", out), evaluation_page(models, differences))
-    for model, path in zip(models, paths, strict=True):
-        row = whole_row(path, model.row) if path.is_dir() else model.row
-        write(placed(path, "row.json", out), json.dumps(row, indent=1, allow_nan=False) + "\n")
     parts: dict[str, Any] = {}
     if ood:
         parts["ood"] = ood_run(file, ood, root, limit=limit, resamples=resamples, seed=seed)
     if shift:
         parts["shift"] = shift_run(file, root, published=published, limit=limit, progress=True)
-    if parts:
-        extend_row(file, **parts)
+    page = placed(file, models[0].name, "report.html", out)
+    with ExitStack() as locks:
+        for folder in paths if out is None else ():
+            if folder.is_dir():
+                locks.enter_context(held(folder))
+        write_all(files_of(models, paths, parts, out) | {page: evaluation_page(models, differences)})
 
     console = Console()
     for model in models:
@@ -97,11 +101,49 @@ def evaluate(
     console.print(Text(f"report: {page}"))
 
 
-def placed(path: Path, kind: str, out: Path | None) -> Path:
-    """Where a file about these predictions goes: beside a run's other files, else under the name of their file."""
+def told_apart(paths: Sequence[Path]) -> list[str]:
+    """Names for the models of one or two files or runs that no two share: with as much of their paths as that takes.
+
+    >>> told_apart([Path("x/old.npz"), Path("x/new.npz")]), told_apart([Path("x/test.npz"), Path("y/test.npz")])
+    (['old', 'new'], ['x/test', 'y/test'])
+    """
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise ValueError(f"{paths[0]} and {paths[1]} are the same; pass another model to --compare")
+    whole = [settled(path) for path in paths]
+    short = [path.name if path.is_dir() else path.stem for path in whole]
+    names = [short, [path.name for path in whole]]
+    for length in range(1, max(len(path.parts) for path in whole)):
+        names.append(["/".join((*path.parts[-1 - length : -1], name)) for path, name in zip(whole, short, strict=True)])
+    for one in names:
+        if len({name.casefold() for name in one}) == len(paths):  # to some disks A is a
+            return one
+    return short  # apart by case alone, on a disk that tells
+
+
+def settled(path: Path) -> Path:
+    """From the root of the disk, and without dots; a link keeps its name."""
+    return path.resolve() if path.name in ("", "..") else path.parent.resolve() / path.name
+
+
+def files_of(
+    models: Sequence[Evaluated], paths: Sequence[Path], parts: Mapping[str, Any], out: Path | None
+) -> dict[Path, str | bytes]:
+    """The row of each model, by where it goes; the parts are of the first."""
+    files: dict[Path, str | bytes] = {}
+    for model, path in zip(models, paths, strict=True):
+        row: Mapping[str, Any] = model.row
+        if path.is_dir():
+            own = {**row, "name": readable(settled(path).name)}  # other rows go by it, so it stays the folder's
+            row = {**whole_row(path, own), **(plain_parts(parts) if path == paths[0] else {})}
+        files[placed(path, model.name, "row.json", out)] = row_text(row)
+    return files
+
+
+def placed(path: Path, name: str, kind: str, out: Path | None) -> Path:
+    """Where a file about these predictions goes: beside a run's other files, else under the model's name."""
     if out is None and path.is_dir():
         return path / kind
-    return (out or Path()) / f"{path.name if path.is_dir() else path.stem}.{kind}"
+    return (out or Path()) / f"{name.replace('/', '-')}.{kind}"
 
 
 def calibrate(
@@ -263,23 +305,18 @@ def usual_recipe() -> Recipe:
     return RECIPES.get(parser.parse_known_args()[0].data, Recipe())
 
 
+def command() -> None:
+    """What the command line says."""
+    verbs: dict[str, Callable[..., Any]] = {
+        "calibrate": calibrate,
+        "evaluate": evaluate,
+        "bench": bench,
+        "report": report,
+        "demo": demo,
+    }
+    verbs = {"train": train_with(usual_recipe()), **verbs, "data": data_sets}
+    tyro.extras.subcommand_cli_from_dict(verbs, prog="maccal", description=ABOUT)
+
+
 def main() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a file name that is not UTF-8 is printed with escapes
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        verbs: dict[str, Callable[..., Any]] = {
-            "calibrate": calibrate,
-            "evaluate": evaluate,
-            "bench": bench,
-            "report": report,
-            "demo": demo,
-        }
-        verbs = {"train": train_with(usual_recipe()), **verbs, "data": data_sets}
-        tyro.extras.subcommand_cli_from_dict(verbs, prog="maccal", description=ABOUT)
-    except (ValueError, OSError) as error:
-        Console(stderr=True).print(Text(f"maccal: {error}", style="red"))
-        sys.exit(2)
-    except KeyboardInterrupt:
-        Console(stderr=True).print("maccal: interrupted; the same command goes on from what was saved")
-        sys.exit(130)
+    answered(command)

@@ -11,7 +11,6 @@ with the same held-out labels, 3.7 to 6.1 % after MaC-Cal that knows only the ac
 apart by ECE; by NLL temperature scaling is ahead, 0.76 to 0.79 against 0.79 to 0.81.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -28,12 +27,13 @@ from rich.text import Text
 from torch import Tensor, nn
 
 from maccal.calibration import DEFAULT, calibrate_head
-from maccal.io import npz, write
+from maccal.io import npz, write_all
 from maccal.metrics import METRICS
 from maccal.metrics.summaries import show
 from maccal.posthoc import TemperatureScaling
 from maccal.predictions import Predictions
-from maccal.report import Compared, Evaluated, conclusion, evaluated, evaluation_page, paired
+from maccal.report.evaluation import Compared, Evaluated, conclusion, evaluated, evaluation_page, paired
+from maccal.results import row_text
 from maccal.stage2 import Stage2
 
 # the models in the order of the table, and the files of their predictions
@@ -213,15 +213,18 @@ def save(
     models: list[Evaluated],
     page: str,
 ) -> Path:
-    """All files of the demo; returns the path of the report."""
+    """All files of the demo, or none; returns the path of the report."""
+    report = out / "demo.report.html"
+    files: dict[Path, str | bytes] = {report: page}
     for made, model in zip(predictions, models, strict=True):
         stem = MODELS[made.name]
-        write(out / f"{stem}.npz", npz(logits=made.scores, labels=made.labels))
-        write(out / f"{stem}.row.json", json.dumps(model.row, indent=1, allow_nan=False) + "\n")
+        files[out / f"{stem}.npz"] = npz(logits=made.scores, labels=made.labels)
+        files[out / f"{stem}.row.json"] = row_text(model.row)
     names = {"train": ("z", "y"), "val": ("val_z", "val_y"), "test": ("test_z", "test_y")}
     arrays = {name: part.numpy() for key, both in names.items() for name, part in zip(both, features[key], strict=True)}
-    write(out / "features.npz", npz(**arrays, **classifier))
-    return write(out / "demo.report.html", page)
+    files[out / "features.npz"] = npz(**arrays, **classifier)
+    write_all(files)
+    return report
 
 
 def table(models: list[Evaluated]) -> Table:

@@ -29,12 +29,13 @@ from maccal.data.corruptions import CORRUPTIONS, Corrupt
 from maccal.data.downloads import data_root
 from maccal.data.pixels import PIXELS, Pixels
 from maccal.data.split import stratified
-from maccal.io import FileError, write
+from maccal.io import FileError
 from maccal.metrics import Bins, auroc, energy, fpr95, max_logit, max_softmax, negative_entropy, nll, top_label
 from maccal.metrics.inputs import Array, check_logits
 from maccal.metrics.resampling import centred
-from maccal.parallel import my_rank
-from maccal.runs import PARTS, UNFINISHED, load_run, predictions_of, read_config
+from maccal.parallel import held, my_rank
+from maccal.results import write_row
+from maccal.runs import PARTS, load_run, predictions_of, read_config, run_of
 from maccal.training import predict
 
 Cells = Iterator[tuple[str, int, Split]]
@@ -233,13 +234,13 @@ def shift_run(
 
 def extend_row(folder: Path, **parts: Mapping[str, Any]) -> Path:
     """Put "ood" and "shift" numbers into the run's row.json, which keeps all else; a part that is there is replaced whole."""
-    path = folder / "row.json"
     if unknown := set(parts) - set(PARTS):
         raise ValueError(f"no part {min(unknown)!r} of a row; the parts are {', '.join(PARTS)}")
-    try:
-        row = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise FileError(folder, f"no row.json: {UNFINISHED}") from None
-    except ValueError as error:
-        raise FileError(folder, f"row.json is damaged ({error}); `maccal evaluate` writes it anew") from error
-    return write(path, json.dumps(row | parts, indent=1, allow_nan=False, default=np.ndarray.tolist) + "\n")
+    with held(folder):
+        return write_row(folder / "row.json", run_of(folder)[1] | plain_parts(parts))
+
+
+def plain_parts(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Parts of a row as JSON has them, arrays as lists."""
+    plain: dict[str, Any] = json.loads(json.dumps(parts, allow_nan=False, default=np.ndarray.tolist))
+    return plain

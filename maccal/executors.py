@@ -9,7 +9,6 @@ all nodes must see the same runs and data folders.
 """
 
 import contextlib
-import json
 import multiprocessing
 import os
 import threading
@@ -23,8 +22,8 @@ from typing import Any
 
 import torch
 
-from maccal.benchmark import Job
-from maccal.io import write
+from maccal.benchmark import ERROR, Job, read_error
+from maccal.io import write_json
 
 Make = Callable[[Job], object]  # makes a run; it must be importable by its name, for other processes call it
 
@@ -50,8 +49,8 @@ def attempt(make: Make, job: Job, runs: Path, threads: int) -> str | None:
     """Make a run in this process; its error, if it has one, is also left in its folder."""
     torch.set_num_threads(threads)
     error_file = runs / job.config.name / "error.json"
-    error_file.unlink(missing_ok=True)
     try:
+        error_file.unlink(missing_ok=True)
         make(job)
     except Exception as error:  # whatever it is, the other runs go on
         return failed(error_file, f"{type(error).__name__}: {error}", traceback.format_exc())
@@ -59,7 +58,9 @@ def attempt(make: Make, job: Job, runs: Path, threads: int) -> str | None:
 
 
 def failed(file: Path, error: str, trace: str = "") -> str:
-    write(file, json.dumps({"error": error, "traceback": trace}, indent=1) + "\n")
+    """Leave the error in its file, if the disk has room for it."""
+    with contextlib.suppress(OSError):
+        write_json(file, ERROR, {"error": error, "traceback": trace})
     return error
 
 
@@ -137,7 +138,7 @@ def outcome(process: BaseProcess, error_file: Path) -> str | None:
     code = process.exitcode or 0
     if code < 0:
         return failed(error_file, f"killed by signal {-code}")
-    return str(json.loads(error_file.read_text())["error"]) if code else None
+    return read_error(error_file) if code else None
 
 
 def on_ray(todo: list[Job], make: Make, runs: Path, executor: Ray) -> Iterator[tuple[Job, str | None]]:

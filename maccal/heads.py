@@ -11,14 +11,16 @@ weight with keep, so keep counts in steps of 1 / 65,536. For D = 64, hidden 512,
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-import safetensors.torch
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from maccal.io import write
+from maccal.io import FileError, read_tensors, write_tensors
 from maccal.stage2 import Stage2
+
+HEAD = "head 1"
 
 
 class MaskedLinear(nn.Linear):
@@ -145,17 +147,32 @@ def plain(weights: list[Tensor], biases: list[Tensor]) -> nn.Sequential:
     return nn.Sequential(*layers[:-1]).eval()
 
 
-def save_head(head: nn.Sequential, path: Path, **notes: str) -> Path:
-    """The layers of a plain head as a safetensors file, with notes in its header."""
-    weights = {name: value.contiguous() for name, value in head.state_dict().items()}
-    return write(path, safetensors.torch.save(weights, {"maccal": "head", **notes}))
+def save_head(head: nn.Sequential, path: Path | str, **notes: Any) -> Path:
+    """The layers of a plain head as a safetensors file, with notes and a checksum in its header."""
+    return write_tensors(Path(path), HEAD, head.state_dict(), **notes)
 
 
 def load_head(path: Path | str) -> nn.Sequential:
-    """The head that save_head wrote, features to logits, in eval mode."""
+    """The head that save_head wrote, features to logits, in eval mode; FileError for any other file, and for a damaged one."""
     try:
-        weights = safetensors.torch.load_file(path)
-        layers = [(weights[f"{i}.weight"], weights[f"{i}.bias"]) for i in range(0, len(weights), 2)]
-    except (safetensors.SafetensorError, KeyError) as error:
-        raise ValueError(f"{path}: not a head written by maccal ({error})") from error
-    return plain([w for w, _ in layers], [b for _, b in layers])
+        tensors, _ = read_tensors(Path(path), HEAD)
+        weights = [tensors.pop(f"{place}.weight") for place in range(0, len(tensors), 2)]
+        biases = [tensors.pop(f"{2 * place}.bias") for place in range(len(weights))]
+        check_layers(weights, biases)
+    except FileError as error:
+        raise FileError(path, f"not a head written by maccal ({error.problem})") from None
+    except (KeyError, ValueError) as error:
+        raise FileError(path, f"not a head written by maccal (its layers do not fit: {error})") from None
+    return plain(weights, biases)
+
+
+def check_layers(weights: list[Tensor], biases: list[Tensor]) -> None:
+    """ValueError unless each layer takes what the one before it gives."""
+    if not weights:
+        raise ValueError("there are none")
+    for weight, bias in zip(weights, biases, strict=True):
+        if weight.dim() != 2 or bias.shape != weight.shape[:1] or not weight.is_floating_point():
+            raise ValueError(f"weights of {tuple(weight.shape)} with biases of {tuple(bias.shape)}")
+    for before, after in pairwise(weights):
+        if before.shape[0] != after.shape[1]:
+            raise ValueError(f"{before.shape[0]} outputs into {after.shape[1]} inputs")

@@ -1,6 +1,7 @@
 """Files are written whole or not at all, and say when they are damaged.
 
     write, write_with              a whole file or none: a hidden part, fsync, one rename
+    write_all                      several files or none: no rename before all of them are on the disk
     write_json, read_json          one JSON object with its format and checksum inside: row.json, config.json
     write_sealed, read_sealed      any bytes behind a header line with format, size and checksum
     write_lines, read_lines        the same for JSON lines: history.jsonl
@@ -17,20 +18,19 @@ import errno
 import io
 import json
 import os
-import re
 import secrets
 import stat
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-import safetensors
-import safetensors.torch
-import torch
-from torch import Tensor
+
+if TYPE_CHECKING:  # torch takes seconds that whoever reads rows need not wait
+    from torch import Tensor
 
 fcntl: Any
 try:
@@ -40,6 +40,7 @@ except ImportError:  # Windows
 
 LARGEST_JSON = 1 << 26  # bytes; a row of ours has some thousand
 HEADER = 4096  # bytes within which the header line of a sealed file ends
+UNSHOWN = ("Cc", "Cs", "Zl", "Zp")  # control characters, half pairs, ends of lines
 DAMAGED = "it is damaged, or was changed by another program"
 
 
@@ -48,15 +49,20 @@ class FileError(ValueError):
 
     def __init__(self, path: Path | str, problem: str) -> None:
         super().__init__(readable(f"{path}: {problem}"))
+        self.problem = problem
 
 
 def readable(text: str) -> str:
-    """Text that can be printed and written: Python has halves of characters in a file name that is not UTF-8.
+    r"""Text that every page and console can show: control characters, and bytes of a name that are not UTF-8, as escapes.
 
-    >>> readable("caf\\udce9.npz")
-    'caf�.npz'
+    >>> readable("naïve \x1b[31m"), readable("caf\udce9")
+    ('naïve \\x1b[31m', 'caf\\udce9')
     """
-    return re.sub("[\ud800-\udfff]", "\ufffd", text)
+    return "".join(escaped(letter) if unicodedata.category(letter) in UNSHOWN else letter for letter in text)
+
+
+def escaped(letter: str) -> str:
+    return letter.encode("unicode_escape").decode()
 
 
 # Whole files or none
@@ -70,19 +76,45 @@ def write(path: Path, data: str | bytes) -> Path:
 def write_with(path: Path, writer: Callable[[Path], object]) -> Path:
     """The same for whoever writes by path: `writer` is given the temporary one, which exists and is empty."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with new_part(path.parent, path.name) as part:
-        writer(part)
-        flush(part)
-        part.replace(path)
-    flush(path.parent)
+    try:
+        with new_part(path.parent, path.name) as part:
+            writer(part)
+            flush(part)
+            part.replace(path)
+        flush(path.parent)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)  # a full disk does not say what it had no room for
+        raise
     return path
+
+
+def write_all(files: Mapping[Path, str | bytes]) -> None:
+    """All of these files, or none where one cannot be written; FileError says which."""
+    with ExitStack() as stack:
+        parts: dict[Path, Path] = {}
+        for path, data in files.items():
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                part = stack.enter_context(new_part(path.parent, path.name))
+                part.write_bytes(data.encode() if isinstance(data, str) else data)
+                flush(part)
+            except OSError as error:
+                raise FileError(path, f"cannot be written ({error.strerror or error})") from error
+            if path.is_dir():
+                raise FileError(path, "cannot be written: it is a folder")
+            parts[path] = part
+        for path, part in parts.items():
+            part.replace(path)
+    for folder in {path.parent for path in files}:
+        flush(folder)
 
 
 @contextmanager
 def new_part(folder: Path, name: str) -> Iterator[Path]:
     """A new, empty, hidden file that nobody can have planted, locked while it is written; it is gone afterwards unless renamed."""
     while True:
-        part = folder / f".{name[:100]}.{secrets.token_hex(8)}.part"
+        part = folder / f".{name[:50]}.{secrets.token_hex(8)}.part"
         handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
         take_lock(handle, wait=True)
         if os.fstat(handle).st_nlink:  # else a sweep came between the two lines above
@@ -248,10 +280,16 @@ def read_json(path: Path, kind: str) -> dict[str, Any]:
     return unsealed(parse_json(read_bytes(path, LARGEST_JSON), path), kind, path)
 
 
-def write_sealed(path: Path, kind: str, data: bytes) -> Path:
+def write_sealed(path: Path, kind: str, data: bytes | memoryview) -> Path:
     """Any bytes behind a header line."""
     header = {"format": f"maccal {kind}", "bytes": len(data), "checksum": checksum(kind.encode(), data)}
-    return write(path, json.dumps(header).encode() + b"\n" + data)
+
+    def both(part: Path) -> None:
+        with part.open("wb") as file:
+            file.write(json.dumps(header).encode() + b"\n")
+            file.write(data)
+
+    return write_with(path, both)
 
 
 def read_sealed(path: Path, kind: str) -> bytes:
@@ -279,8 +317,10 @@ def read_lines(path: Path, kind: str) -> list[dict[str, Any]]:
     return [parse_json(line, path, f"line {number}: ") for number, line in enumerate(lines, 2)]
 
 
-def tensors_checksum(kind: str, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> str:
+def tensors_checksum(kind: str, tensors: Mapping[str, "Tensor"], notes: Mapping[str, Any]) -> str:
     """Of names, types, shapes and bytes of the tensors, and of the notes."""
+    import torch
+
     parts: list[bytes | memoryview] = [kind.encode(), canonical(notes)]
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
@@ -290,15 +330,19 @@ def tensors_checksum(kind: str, tensors: Mapping[str, Tensor], notes: Mapping[st
     return checksum(*parts)
 
 
-def write_tensors(path: Path, kind: str, tensors: Mapping[str, Tensor], **notes: Any) -> Path:
+def write_tensors(path: Path, kind: str, tensors: Mapping[str, "Tensor"], **notes: Any) -> Path:
     """Named tensors as a safetensors file. All notes are one entry of its metadata: several would have no fixed order."""
+    import safetensors.torch
+
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     about = {"format": f"maccal {kind}", "checksum": tensors_checksum(kind, plain, notes), **notes}
     return write(path, safetensors.torch.save(plain, {"maccal": json.dumps(about)}))
 
 
-def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_tensors(path: Path, kind: str) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
     """The tensors and notes that write_tensors wrote; FileError otherwise."""
+    import safetensors.torch
+
     data = read_bytes(path)
     try:
         tensors = safetensors.torch.load(data)

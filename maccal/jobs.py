@@ -7,7 +7,6 @@ mine.py:build       a function that returns model, train[, val[, test]]: a torch
 
 import importlib
 import importlib.util
-import json
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -24,9 +22,10 @@ from maccal.arrays import load_npz, npz_names
 from maccal.calibration import calibrate, calibrate_head, first_batch
 from maccal.features import Features, extract, find_head
 from maccal.heads import save_head
-from maccal.io import FileError, npz, write, write_with
+from maccal.io import FileError, npz, write, write_json, write_tensors
 from maccal.predictions import Predictions
-from maccal.report import Compared, evaluated, evaluation_page, paired
+from maccal.report.evaluation import Compared, evaluated, evaluation_page, paired
+from maccal.runs import MODEL
 from maccal.stage2 import Stage2
 
 PAIRS = (("z", "y"), ("val_z", "val_y"), ("test_z", "test_y"), ("weight", "bias"))
@@ -135,9 +134,24 @@ def calibrate_model(spec: str, settings: Settings) -> Done:
     calibrated = calibrate(model, train, val=val, accuracy=settings.accuracy, head=name, **how)
     new = calibrated.get_submodule(name)
     stem = spec.split(":")[0].removesuffix(".py").replace("/", ".").split(".")[-1]
-    whole = write_with(settings.out / f"{stem}.model.safetensors", lambda part: safetensors.torch.save_model(calibrated, str(part)))
+    whole = write_tensors(settings.out / f"{stem}.model.safetensors", MODEL, weights_of(calibrated))
     done = finish(stem, new if isinstance(new, nn.Sequential) else as_sequence(new), old, rows, settings)
     return Done([whole, *done.files], done.history, done.models, done.report)
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Every tensor of the model; of those that share memory the first that has all of it, as safetensors' load_model expects."""
+    named = sorted(model.state_dict().items())
+    owners: dict[int, str] = {}
+    for name, value in named:
+        memory = value.untyped_storage()
+        if 0 < value.nbytes == memory.nbytes():
+            owners.setdefault(memory.data_ptr(), name)
+    found = {}
+    for name, value in named:
+        if owners.get(value.untyped_storage().data_ptr(), name) == name:
+            found[name] = value.clone()  # a part of memory that nobody has whole is written as its own
+    return found
 
 
 def as_sequence(layer: nn.Module) -> nn.Sequential:
@@ -183,10 +197,9 @@ def finish(stem: str, new: nn.Sequential, old: nn.Module | None, test: Features 
     """Write the head, its history and, with test rows, predictions and a report."""
     history: Any = new.history
     about = {"maccal_version": version("maccal"), "seed": settings.seed, "config": asdict(settings.config)}
-    notes = {key: value if isinstance(value, str) else json.dumps(value) for key, value in about.items()}
-    files = [save_head(new, settings.out / f"{stem}.head.safetensors", **notes)]
+    files = [save_head(new, settings.out / f"{stem}.head.safetensors", **about)]
     record = {**about, "accuracy": settings.accuracy, "history": history}
-    files.append(write(settings.out / f"{stem}.history.json", json.dumps(record, indent=1) + "\n"))
+    files.append(write_json(settings.out / f"{stem}.history.json", "calibration 1", record))
     if test is None:
         return Done(files, history, [])
     heads = {**({"as trained": old} if old is not None else {}), "MaC-Cal": new}

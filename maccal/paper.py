@@ -19,6 +19,27 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+# the methods of Table 1 as it calls them, in its order; and, not in it, what stands beside them
+TITLES = {
+    "vanilla": "Vanilla",
+    "acls": "ACLS",
+    "ls": "LS",
+    "mbls": "MbLS",
+    "mixup": "mixup",
+    "mit": "MIT",
+    "fl": "FL",
+    "flsd": "FLSD",
+    "dfl": "DFL",
+    "cpc": "CPC",
+    "mmce": "MMCE",
+    "plp": "PLP",
+    "tst": "TST",
+    "vtst": "VTST",
+    "balcal": "BalCAL",
+    "maccal": "Ours",
+}
+YARDSTICKS = {"temperature": "Temperature"}
+HEADS = ("tst", "vtst", "maccal", "temperature")  # a stage II
 TABLES = ("table1", "ood", "combine", "cost", "ablation")
 
 

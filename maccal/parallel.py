@@ -3,17 +3,25 @@
     torchrun --nproc-per-node N -m maccal train ...
 
 `joined` enters the group that torchrun describes (nccl on GPUs, gloo on CPUs), and leaves it; without torchrun it does nothing.
+`held` keeps other commands away from a folder while this one works on it.
 """
 
 import gc
 import os
+import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+from maccal.io import locked
+
+PAUSE = 0.5  # seconds between looks at a lock that another command has
 
 
 @contextmanager
@@ -56,6 +64,38 @@ def from_first(value: Any) -> Any:
     box = [value]
     dist.broadcast_object_list(box, src=0)
     return box[0]
+
+
+class Busy(Exception):
+    pass
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Wait until no other command works on the folder, and keep it for this one; of several processes the first has the lock."""
+    with ExitStack() as stack:
+        said = False
+        # Looking again and again, not waiting once: torch ends processes that hear nothing of each other for half an hour
+        while not from_first(my_rank()[0] == 0 and taken(folder, stack)):
+            if my_rank()[0] == 0 and not said:
+                words = f"maccal: {folder} is being worked on by another process; waiting for it to end"
+                print(words, file=sys.stderr, flush=True)
+                said = True
+            time.sleep(PAUSE)
+        yield
+
+
+def taken(folder: Path, stack: ExitStack) -> bool:
+    """Whether the folder's lock is ours now, until the stack is closed."""
+
+    def give_up() -> None:
+        raise Busy
+
+    try:
+        stack.enter_context(locked(folder, waiting=give_up))
+    except Busy:
+        return False
+    return True
 
 
 class Sum(torch.autograd.Function):

@@ -5,16 +5,16 @@ calibrate_run(folder)         stage II on a run that is there
 motivation_run(folder)        what the paper's first two figures show of it
 """
 
-import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -22,18 +22,19 @@ from maccal.calibration import calibrate
 from maccal.data import DataSet, Split, load
 from maccal.data.pixels import PIXELS, Pixels
 from maccal.features import extract
+from maccal.folders import measured, opened, tell
 from maccal.geometry import calibration_curve, logit_map, masked_inference, masked_retraining, prototype_angles
-from maccal.io import FileError, npz, write
+from maccal.io import FileError, npz, read_json, write, write_json, write_lines, write_tensors
 from maccal.methods import METHODS
 from maccal.methods.balcal import Dual
 from maccal.methods.tst import TwoStage, two_stage_head, two_stage_live
-from maccal.parallel import everywhere, my_rank
+from maccal.parallel import everywhere, held, my_rank
 from maccal.posthoc import Temperature, scaled_head
-from maccal.report import evaluated
-from maccal.runs import MEASURED, Config, fresh, load_run, open_folder, predictions_of, read_config, whole_row
+from maccal.runs import HISTORY, MODEL, Config, fresh, load_run, predictions_of, read_config, read_network
 from maccal.stage2 import Stage2
 from maccal.training import History, fit, predict
 
+EXTRACTION = "extraction 1"
 RATIOS = tuple(ratio / 10 for ratio in range(10))  # of weights masked, in Fig. 1
 
 
@@ -57,45 +58,75 @@ def make_run(
     config: Config, *, runs: Path, root: Path | None = None, device: torch.device | str = "cpu", every: float = 60.0,
     tensorboard: bool = False, progress: bool = False,
 ) -> Path:  # fmt: skip
-    """Train, go on training, or go on to stage II, and measure; returns the folder. What is there already is not made again."""
+    """Train, go on training, or go on to stage II, and measure; returns the folder. What is there already is not made again.
+
+    Another process that makes the same run is waited for.
+    """
     device = torch.device(device)
     config = config.settled(device)
-    if (runs / config.name / "row.json").is_file():
-        return open_folder(config, runs)
+    if is_finished(runs / config.name, config):
+        return runs / config.name
     first = replace(config, method=config.plan.first, stage2=None, feedback=None)
     folder = train_run(first, runs=runs, root=root, device=device, every=every, tensorboard=tensorboard, progress=progress)
     return folder if config.stage2 is None else calibrate_run(folder, config, root=root, device=device, progress=progress)
+
+
+def is_finished(folder: Path, config: Config) -> bool:
+    """Whether there is nothing left to do; asked before anything is loaded, and without making the folder."""
+    if not (folder / "row.json").exists():
+        return False
+    with held(folder):
+        return opened(folder, config) == "finished"
 
 
 def train_run(
     config: Config, *, runs: Path, root: Path | None, device: torch.device, every: float, tensorboard: bool, progress: bool
 ) -> Path:
     """Stage I of a settled config."""
-    if (runs / config.name / "row.json").is_file():
-        return open_folder(config, runs)
+    folder = runs / config.name
+    if is_finished(folder, config):
+        return folder
     data = load(config.data, root, limit=config.limit)
     if data.train is None:
         raise ValueError(f"{config.data} has no training images here; `maccal data get {config.data}` downloads them")
     pixels, network = PIXELS[config.data], fresh(config, len(data.classes))
     objective = METHODS[config.method].objective
     assert objective is not None
-    folder = open_folder(config, runs)
-    with logger(folder, tensorboard) as log:
-        fit(
-            network, data.train, config.recipe, pixels=pixels, val=data.val, objective=objective(network, **config.settings),
-            seed=config.seed, checkpoint=folder / "checkpoint.pt", every=every, log=log, device=device, progress=progress,
-        )  # fmt: skip
-    finish(folder, config, network, predict(network, data.test.images, pixels), data)
+    with held(folder):
+        state = opened(folder, config)
+        if state == "predict":
+            predict_again(folder, config, data, device)
+        if state != "make":
+            return folder
+        with logger(folder, tensorboard) as log:
+            fit(
+                network, data.train, config.recipe, pixels=pixels, val=data.val, objective=objective(network, **config.settings),
+                seed=config.seed, checkpoint=folder / "checkpoint.pt", about={"run": config.about}, every=every, log=log,
+                device=device, progress=progress,
+            )  # fmt: skip
+        finish(folder, config, network, predict(network, data.test.images, pixels), data)
     return folder
+
+
+def predict_again(folder: Path, config: Config, data: DataSet, device: torch.device) -> None:
+    """Where only test.npz is damaged."""
+    tell(f"{folder / 'test.npz'} is missing, damaged or of another run; the images are predicted again")
+    network = read_network(folder, config, len(data.classes)).to(device)
+    finish(folder, config, network, predict(network, data.test.images, PIXELS[config.data]), data)
 
 
 def logger(folder: Path, tensorboard: bool) -> AbstractContextManager[Callable[[History], None]]:
     """Writes history.jsonl whole after each epoch, and the epoch's numbers to TensorBoard if asked to."""
-
-    def lines(history: History) -> None:
-        write(folder / "history.jsonl", "".join(json.dumps(epoch) + "\n" for epoch in history))
-
+    lines = partial(write_history, folder)
     return Board(folder, lines) if tensorboard and my_rank()[0] == 0 else nullcontext(lines)
+
+
+def write_history(folder: Path, history: History) -> None:
+    """One line per epoch; a number that JSON cannot say (infinity, NaN) becomes null."""
+    records = []
+    for epoch in history:
+        records.append({name: value if math.isfinite(value) else None for name, value in epoch.items()})
+    write_lines(folder / "history.jsonl", HISTORY, records)
 
 
 class Board(AbstractContextManager[Callable[[History], None]]):
@@ -125,13 +156,10 @@ class Board(AbstractContextManager[Callable[[History], None]]):
 def finish(folder: Path, config: Config, network: nn.Module, logits: Tensor, data: DataSet) -> None:
     """Write the network, its predictions and, last of all, its row; then the checkpoint is no longer needed."""
     if my_rank()[0] == 0:
-        weights = {name: value.cpu().contiguous() for name, value in network.state_dict().items()}
-        write(
-            folder / "model.safetensors", safetensors.torch.save(weights, {"maccal": config.name})
-        )  # one note: several have no order
+        (folder / "test.npz").unlink(missing_ok=True)  # it is always of the network beside it, also after a kill
+        write_tensors(folder / "model.safetensors", MODEL, network.state_dict(), run=config.about)
         write(folder / "test.npz", npz(logits=logits.numpy(), labels=data.test.labels.numpy()))
-        row = evaluated(predictions_of(folder), folder / "test.npz", **MEASURED).row
-        write(folder / "row.json", json.dumps(whole_row(folder, row), indent=1, allow_nan=False) + "\n")
+        measured(folder, config)
         (folder / "checkpoint.pt").unlink(missing_ok=True)
     everywhere(None)
 
@@ -158,17 +186,27 @@ def calibrate_run(
         if isinstance(config.stage2, Temperature):
             raise ValueError("BalCAL has two classifiers, and the temperature of a run is of one; scale the logits of its test.npz")
         network.share.fill_(1)  # the new head speaks alone
+    target = folder.parent / config.name
+    with held(target):
+        state = opened(target, config)
+        if state == "predict":
+            predict_again(target, config, data, torch.device(device))
+        if state == "make":
+            history = new_stage(network, train, val, config, folder, progress)
+            if my_rank()[0] == 0:
+                write_history(target, history)
+            finish(target, config, network, predict(network, data.test.images, pixels), data)
+    return target
+
+
+def new_stage(network: Any, train: Batches, val: Batches | None, config: Config, folder: Path, progress: bool) -> History:
+    """Give the network its new head; returns the head's history, with the seconds of extraction and training in its last epoch."""
     spent = extraction(network, [train, *([val] if val else [])], config, folder)
     start = time.monotonic()
-    head = new_head(network, train, val, config, folder / "features", progress)
-    seconds, network.head = spent + time.monotonic() - start, head
-    target = open_folder(config, folder.parent)
-    if my_rank()[0] == 0:
-        history: Any = head.history
-        history[-1]["seconds"] = seconds  # of the whole: extraction and training
-        write(target / "history.jsonl", "".join(json.dumps(epoch) + "\n" for epoch in history))
-    finish(target, config, network, predict(network, data.test.images, pixels), data)
-    return target
+    head: Any = new_head(network, train, val, config, folder / "features", progress)
+    network.head, history = head, head.history
+    history[-1]["seconds"] = spent + time.monotonic() - start
+    return list(history)
 
 
 def extraction(network: Any, parts: list[Batches], config: Config, folder: Path) -> float:
@@ -179,10 +217,14 @@ def extraction(network: Any, parts: list[Batches], config: Config, folder: Path)
     start = time.monotonic()
     for part in parts:
         extract(network, part, head="head", cache=folder / "features")
-    if my_rank()[0] == 0 and not file.is_file():
-        write(file, json.dumps({"seconds": time.monotonic() - start}) + "\n")
+    if my_rank()[0] == 0 and not file.exists():
+        write_json(file, EXTRACTION, {"seconds": time.monotonic() - start})
     everywhere(None)
-    return float(json.loads(file.read_text())["seconds"])
+    try:
+        return float(read_json(file, EXTRACTION)["seconds"])
+    except FileError as error:
+        remedy = "delete it and the folder features beside it, and the same command extracts and times them again"
+        raise FileError(file, f"{error.problem}; {remedy}") from None
 
 
 def motivation_run(folder: Path, root: Path | None = None, *, rows: int = 1000) -> dict[str, Any]:

@@ -11,9 +11,13 @@ the weights it kept.
 Colours are Okabe and Ito's, told apart by all common forms of colour vision, and position alone says the same in print.
 """
 
-from collections.abc import Mapping, Sequence
+import unicodedata
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,12 +26,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator, ScalarFormatter
-from scipy.stats import binom
+from scipy.special import bdtr, ndtri
 
-from maccal.metrics import Bins, resample, top_label
-from maccal.metrics.inputs import Array
-from maccal.metrics.resampling import LEVEL, Z, band, centred
+if TYPE_CHECKING:  # the report draws rows, and need not wait for torch
+    from maccal.metrics.inputs import Array
 
+LEVEL = 0.95  # as in metrics.resampling
+Z = float(ndtri((1 + LEVEL) / 2))
 FEW = 0.005  # a bin with a smaller share of the rows is drawn pale
 LINES: dict[str, Any] = {"accuracy": "-", "confidence": (0, (2.5, 1.2))}  # the two marks of the histogram
 
@@ -42,6 +47,21 @@ class Theme:
     band: str = "#d5dae0"
     over: str = "#d55e00"  # vermilion: too sure
     under: str = "#0072b2"  # blue: not sure enough
+
+
+class Sums(Protocol):
+    """What a diagram needs of metrics.Bins: sums over the rows of each bin."""
+
+    @property
+    def edges(self) -> np.ndarray: ...
+    @property
+    def count(self) -> np.ndarray: ...
+    @property
+    def correct(self) -> np.ndarray: ...
+    @property
+    def confidence(self) -> np.ndarray: ...
+    @property
+    def n(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -61,14 +81,14 @@ class Reliability:
     numbers: Mapping[str, float]  # accuracy, confidence, ece, ece_low, ece_high, ece_null_low, ece_null_high
 
 
-def prepare_reliability(bins: Bins, numbers: Mapping[str, float], name: str = "") -> Reliability:
+def prepare_reliability(bins: Sums, numbers: Mapping[str, float], name: str = "") -> Reliability:
     """The arrays of a diagram from the sums of its bins; empty bins are left out."""
     filled = bins.count > 0
     count, correct = bins.count[filled], bins.correct[filled]
     confidence, accuracy = bins.confidence[filled] / count, correct / count
     centre = (correct + Z**2 / 2) / (count + Z**2)
     half = Z * np.sqrt(accuracy * (1 - accuracy) / count + Z**2 / (4 * count**2)) / (1 + Z**2 / count)
-    chance = [binom.ppf(q, count, np.clip(confidence, 0, 1)) / count for q in ((1 - LEVEL) / 2, (1 + LEVEL) / 2)]
+    chance = [quantile(q, count, np.clip(confidence, 0, 1)) / count for q in ((1 - LEVEL) / 2, (1 + LEVEL) / 2)]
     return Reliability(
         name,
         low=bins.edges[:-1][filled],
@@ -84,7 +104,24 @@ def prepare_reliability(bins: Bins, numbers: Mapping[str, float], name: str = ""
     )
 
 
-def reliability(probs: Array | Mapping[str, Array], labels: Array, *, bins: int = 15, seed: int = 0) -> Figure:
+def quantile(q: float, count: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Of the binomial law: the fewest of `count` that are not exceeded with probability q.
+
+    As binom.ppf of scipy.stats, which takes half a second to import.
+
+    >>> quantile(0.5, np.array([10.0, 10.0, 10.0]), np.array([0.0, 0.25, 1.0])).tolist()
+    [0.0, 2.0, 10.0]
+    """
+    low, high = np.zeros(len(count), dtype=np.int64), count.astype(np.int64)
+    n = high
+    while (low < high).any():  # halve the range that holds it
+        middle = (low + high) // 2
+        enough = bdtr(middle, n, p) >= q
+        low, high = np.where(enough, low, np.minimum(middle + 1, high)), np.where(enough, middle, high)
+    return high.astype(np.float64)
+
+
+def reliability(probs: "Array | Mapping[str, Array]", labels: "Array", *, bins: int = 15, seed: int = 0) -> Figure:
     """The reliability diagram of one model, or of several side by side: `reliability({"before": p, "after": q}, labels)`.
 
     Returns a matplotlib Figure: `.savefig("reliability.svg")`, or show it in a notebook.
@@ -93,7 +130,10 @@ def reliability(probs: Array | Mapping[str, Array], labels: Array, *, bins: int 
     return plot_reliability([prepare_model(p, labels, bins, name, seed) for name, p in models.items()])
 
 
-def prepare_model(probs: Array, labels: Array, bins: int, name: str, seed: int) -> Reliability:
+def prepare_model(probs: "Array", labels: "Array", bins: int, name: str, seed: int) -> Reliability:
+    from maccal.metrics import Bins, resample, top_label
+    from maccal.metrics.resampling import band, centred
+
     confidence, correct = top_label(probs, labels)
     sums = Bins.of(confidence, correct, bins)
     boot, null = resample(confidence, correct, bins=bins, seed=seed)
@@ -168,7 +208,7 @@ def draw_heading(axes: Axes, model: Reliability, theme: Theme) -> None:
     null = f"calibrated model {n['ece_null_low']:.2f} to {n['ece_null_high']:.2f} %"
     axes.text(0, 1.045, f"ECE {n['ece']:.2f} %", fontsize=13, fontweight="bold", color=theme.ink, **words)
     axes.text(1, 1.035, f"{interval}\n{null}", fontsize=8, linespacing=1.35, ha="right", color=theme.quiet, **words)
-    axes.text(0, 1.135, model.name, fontsize=11, color=theme.ink, **words)
+    axes.text(0, 1.135, short(model.name), fontsize=11, color=theme.ink, **words)
 
 
 def draw_histogram(axes: Axes, model: Reliability, theme: Theme, tallest: float, first: bool) -> None:
@@ -230,7 +270,7 @@ def draw_feedback(axes: Axes, path: KeepPath, theme: Theme, first: bool) -> None
     axes.plot(path.epoch, path.target, color=theme.ink, linewidth=1.4, linestyle=LINES["accuracy"])
     axes.plot(path.epoch, path.confidence, color=theme.ink, linewidth=1.4, linestyle=LINES["confidence"])
     words: dict[str, Any] = {"transform": axes.transAxes, "va": "bottom", "parse_math": False}
-    axes.text(0, 1.05, path.name, fontsize=11, color=theme.ink, **words)
+    axes.text(0, 1.05, short(path.name), fontsize=11, color=theme.ink, **words)
     style(axes, theme)
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     axes.set_ylabel("feedback" if first else "", color=theme.quiet, fontsize=9)
@@ -264,6 +304,35 @@ def legend(theme: Theme, patches: Mapping[str, str], solid: str = "accuracy") ->
         *(Patch(color=colour, label=label, linewidth=0) for label, colour in patches.items()),
         *(Line2D([], [], color=theme.ink, linewidth=1.2, linestyle=dashes, label=label) for label, dashes in lines.items()),
     ]
+
+
+def short(name: str, most: int = 40) -> str:
+    """What a drawing has room for, in letters; those of East Asian scripts are two wide.
+
+    >>> short("resnet50, 10,000 images", 30), short("a name that nobody would give to a network", 30), short("模型" * 9, 30)
+    ('resnet50, 10,000 images', 'a name that nobody would give…', '模型模型模型模型模型模型模型…')
+    """
+    widths = [2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in name]
+    if sum(widths) <= most:
+        return name
+    room = sum(1 for end in accumulate(widths) if end < most)
+    return name[:room].rstrip() + "…"
+
+
+@contextmanager
+def any_letters() -> Iterator[None]:
+    """No warning of letters that the measuring font lacks: in a page the text is text, and the reader's fonts show it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")
+        yield
+
+
+def lay_out(figure: Figure) -> None:
+    """Give the axes their places, as a draw would, but draw nothing: half the time."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        with any_letters():
+            engine.execute(figure)
 
 
 def style(axes: Axes, theme: Theme) -> None:

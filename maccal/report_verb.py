@@ -1,7 +1,11 @@
-"""The verb `maccal report`: rows of the benchmark in, one page out, and the paper's figures as files if asked for."""
+"""The verb `maccal report`: rows of the benchmark in, one page out, and the paper's figures as files if asked for.
 
-import json
-from collections.abc import Mapping
+Cost: 1,000 rows take about three seconds, most of them matplotlib's; torch, which takes two to import, is not needed
+(benchmarks/report.py).
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +13,14 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
+from maccal.failures import answered
 from maccal.figures import FIGURES, draw_all, rendered
-from maccal.io import write
+from maccal.io import FileError, write_all
+from maccal.report.checks import Row, check_names, check_row
 from maccal.report.claims import claims
 from maccal.report.leaderboard import leaderboard_page
+from maccal.results import read_rows
+from maccal.results import upgrade as upgraded
 
 
 def report(
@@ -20,6 +28,7 @@ def report(
     out: Path = Path("report.html"),
     title: str = "Calibration methods, compared",
     figures: Path | None = None,
+    upgrade: bool = False,
 ) -> None:
     """Write the page of the benchmark: leaderboard, the paper's tables and figures with ours, and which of its claims hold here.
 
@@ -28,23 +37,50 @@ def report(
         out: the page.
         title: of the page.
         figures: folder for the figures, each as <name>.svg and <name>.png.
+        upgrade: first give the rows of files of version 0, which have none, their checksums.
     """
-    found = [json.loads(line) for file in rows for line in file.read_text().splitlines() if line.strip()]
-    page = write(out, leaderboard_page(found, title=title))
-    console = Console()
-    for claim in claims(found):
-        console.print(Text(f"{claim.verdict:15} {claim.words}"), soft_wrap=True)
+    if not rows:
+        raise ValueError("no file of rows; pass one or more, such as results/bench-cpu.jsonl")
+    if out.resolve() in [file.resolve() for file in rows]:
+        raise ValueError(f"--out {out} is one of the files of rows; pass another name for the page")
+    lines = []
+    for file in rows if upgrade else ():
+        lines.append(f"{file}: {upgraded(file)} rows of version 0 have checksums now")
+    found = check_names(pair for file in rows for pair in placed_rows(file))
+    files: dict[Path, str | bytes] = {out: leaderboard_page(found, title=title)}
+    lines += [f"{claim.verdict:15} {claim.words}" for claim in claims(found)]
     if figures:
-        write_figures(found, figures, console)
-    console.print(Text(f"report: {page}"))
+        drawn, words = figure_files(found, figures)
+        files |= drawn
+        lines += words
+    write_all(files)
+    console = Console()
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+    console.print(Text(f"report: {out}"))
 
 
-def write_figures(rows: list[Mapping[str, Any]], folder: Path, console: Console) -> None:
-    """Each figure as .svg and .png; says which are left out and why."""
+def placed_rows(file: Path) -> Iterator[tuple[str, Row]]:
+    """The rows of a file, checked, each with its place; FileError where there is none."""
+    rows = read_rows(file)
+    if not rows:
+        raise FileError(file, "no rows; expected one JSON object per line, as `maccal bench` writes them")
+    for number, row in enumerate(rows, 2):  # below the header line
+        check_row(row, file, f"line {number}: ")
+        yield f"{file} line {number}", row
+
+
+def figure_files(rows: Sequence[Mapping[str, Any]], folder: Path) -> tuple[dict[Path, bytes], list[str]]:
+    """Each figure as .svg and .png by its path; and which are left out and why, in words."""
     drawn, absent = draw_all(rows)
+    files = {}
     for name, figure in drawn.items():
         for kind in ("svg", "png"):
-            write(folder / f"{name}.{kind}", rendered(figure, kind))
-    for name, reason in absent.items():
-        console.print(Text(f"left out: {FIGURES[name].title}: {reason}"), soft_wrap=True)
-    console.print(Text(f"figures: {len(drawn)} of {len(FIGURES)} in {folder}"))
+            files[folder / f"{name}.{kind}"] = rendered(figure, kind)
+    words = [f"left out: {FIGURES[name].title}: {reason}" for name, reason in absent.items()]
+    return files, [*words, f"figures: {len(drawn)} of {len(FIGURES)} in {folder}"]
+
+
+def main() -> None:
+    """`maccal report ...` by itself, without the imports of the other verbs."""
+    answered(lambda: tyro.cli(report, prog="maccal report", args=sys.argv[2:]))

@@ -3,11 +3,14 @@
 runs/<data>-<model>-<method>-s<seed>/
     config.json          all choices, settled: the same command on the same data gives the same bits
     checkpoint.pt        while training; the same command goes on from it
-    history.jsonl        a line an epoch
+    history.jsonl        one line per epoch, below its header
     model.safetensors    the network
     test.npz             its logits on the test images, and the labels
-    row.json             its numbers, each with interval and null band
+    row.json             its numbers, each with interval and null band, and the checksums of the three files above
     features/            once calibrated: the features of its images, so that the next calibration takes seconds
+
+Every file has a checksum of its own, and row.json, which is written last, ties them together: a file that is damaged, or of
+another run, is refused. maccal/folders.py says how they come about.
 """
 
 import json
@@ -17,24 +20,27 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-import safetensors
-import safetensors.torch
 import torch
 
+from maccal.data.pixels import PIXELS
 from maccal.heads import plain
-from maccal.io import FileError, write
+from maccal.io import FileError, checksum, read_bytes, read_json, read_lines, read_tensors
 from maccal.methods import EVERY, METHODS, Plan, Second, method, settings_of
 from maccal.methods.tst import TwoStage, build_head
-from maccal.models import build
-from maccal.parallel import everywhere, my_rank
+from maccal.models import MODELS, build
 from maccal.posthoc import Temperature
 from maccal.predictions import Predictions, read
 from maccal.recipes import Recipe
+from maccal.results import read_row
 from maccal.stage2 import Stage2
-from maccal.training import differing, precise
+from maccal.training import History, precise
+from maccal.typed import fits, tupled, typed
 
 Feedback = Literal["held-out", "mixed", "training"]
 UNFINISHED = "the training has not ended; the same `maccal train` goes on with it"
+AGAIN = "the same `maccal train`, or `maccal calibrate`, writes it anew"
+FILES = ("history.jsonl", "model.safetensors", "test.npz")  # what a row has the checksums of
+CONFIG, HISTORY, MODEL = "config 1", "history 1", "model 1"
 PARTS = ("ood", "shift", "motivation")  # of a row: measured beyond the test images, or of the network itself
 MEASURED = {"bins": 15, "resamples": 1000, "seed": 0}
 
@@ -105,12 +111,12 @@ class Config:
         values: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return values
 
-    def json(self) -> str:
+    @property
+    def content(self) -> dict[str, Any]:
+        """Of config.json: the choices that are not None, and what made the run."""
         versions = {package: version(package) for package in ("maccal", "torch")}
-        return (
-            json.dumps({key: value for key, value in asdict(self).items() if value is not None} | {"versions": versions}, indent=1)
-            + "\n"
-        )
+        chosen = {key: value for key, value in self.about.items() if value is not None}
+        return chosen | {"versions": versions}
 
 
 def like(old: Any, new: Any) -> Any:
@@ -128,23 +134,55 @@ def worded(key: str, value: Any) -> str:
 
 
 def read_config(folder: Path) -> Config:
+    """The choices of a run; FileError where its config.json is missing, damaged, or says what no run can have."""
+    file = folder / "config.json"
+    if not file.exists():
+        raise FileError(folder, "no config.json; pass a folder that `maccal train` made")
     try:
-        values = json.loads((folder / "config.json").read_text())
-        values.pop("versions", None)
-        recipe = Recipe(**tupled(values.pop("recipe")))
-        settings, stage2 = tupled(values.pop("settings", {})), values.pop("stage2", None)
-        usual: Any = EVERY[method(values["method"]).second or "vanilla"].second
-        made = None if stage2 is None else type(usual)(**stage2)
-        return Config(**{"limit": None, **values}, recipe=recipe, settings=settings, stage2=made)
-    except FileNotFoundError:
-        raise FileError(folder, "no config.json; pass a folder that `maccal train` made") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileError(folder, f"config.json is not of a run ({error})") from error
+        values = read_json(file, CONFIG)
+    except FileError as error:
+        raise FileError(file, f"{error.problem}; {AGAIN}") from None
+    try:
+        return config_of(values)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FileError(file, f"not of a run ({error}); {AGAIN}") from None
 
 
-def tupled(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no tuples."""
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+def config_of(values: Mapping[str, Any]) -> Config:
+    """A settled Config; one of the errors above where there is none with these values."""
+    given = {key: value for key, value in values.items() if value is not None and key != "versions"}
+    usual: Any = EVERY[method(str(given.get("method"))).second or "vanilla"].second
+    given["recipe"] = typed(Recipe, given["recipe"])
+    given["settings"] = tupled(given.get("settings", {}))
+    if "stage2" in given:
+        given["stage2"] = typed(type(usual), given["stage2"])
+    config = typed(Config, {"limit": None, **given})
+    check_choices(config)
+    return config
+
+
+def is_of(config: Config, about: Any) -> bool:
+    """Whether a row or a network that says this of its run is of this one."""
+    try:
+        return config_of(about) == config
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return False
+
+
+def check_choices(config: Config) -> None:
+    """ValueError for a data set, network, seed, limit or setting that no run has."""
+    if config.data not in PIXELS or config.model not in MODELS:
+        raise ValueError(f"data {config.data!r}, model {config.model!r}")
+    if (config.plan.second is None) != (config.stage2 is None):
+        raise ValueError(f"method {config.method!r} with stage2 {config.stage2}")
+    if abs(config.seed) >= 1 << 63 or (config.limit is not None and config.limit < 1):
+        raise ValueError(f"seed {config.seed}, limit {config.limit}")
+    for key, value in config.settings.items():
+        if not fits(value, float | str | tuple[float, ...]):
+            raise ValueError(f"{key} is {str(value)[:100]!r}")
+    settings_of(config.plan.first, config.data, config.model, config.settings)
+    if Path(config.name).name != config.name:
+        raise ValueError(f"{config.name!r} is no name of a folder")
 
 
 def fresh(config: Config, classes: int) -> Any:
@@ -154,35 +192,47 @@ def fresh(config: Config, classes: int) -> Any:
         return METHODS[config.plan.first].network(build(config.model, classes), config.seed)
 
 
-def open_folder(config: Config, runs: Path) -> Path:
-    """The folder of a run, new or the same run's; what a killed process left half-written is swept away."""
-    folder = runs / config.name
-    if (folder / "config.json").is_file():
-        if (there := read_config(folder)) != config:
-            raise FileError(folder, f"holds another run: {differing(flat(there), flat(config))}; delete it, or pass another --runs")
-    elif my_rank()[0] == 0:
-        write(folder / "config.json", config.json())
-    if my_rank()[0] == 0:
-        for part in folder.glob(".*.part"):
-            part.unlink()
-    everywhere(None)
-    return folder
+def run_of(folder: Path) -> tuple[Config, dict[str, Any]]:
+    """The choices and the row of a finished run; FileError where it is not finished, or where the two do not belong together."""
+    config, file = read_config(folder), folder / "row.json"
+    if not file.exists():
+        raise FileError(folder, f"no row.json: {UNFINISHED}")
+    try:
+        row = read_row(file)
+    except FileError as error:
+        raise FileError(file, f"{error.problem}; {AGAIN}") from None
+    if not is_of(config, row.get("run")):
+        raise FileError(folder, "config.json and row.json are of different runs; delete the one that does not belong here")
+    return config, row
 
 
-def flat(config: Config) -> dict[str, Any]:
-    values = asdict(config)
-    return values | values.pop("recipe") | values.pop("settings") | (values.pop("stage2") or {})
+def check_file(folder: Path, name: str, row: Mapping[str, Any]) -> None:
+    """FileError unless the file is the one that the row was made with."""
+    file, files = folder / name, row.get("files")
+    anew = "delete the folder of the run, and the same `maccal train` makes it anew"
+    remedy = "the same `maccal train`, or `maccal calibrate`, predicts the images again" if name == "test.npz" else anew
+    if not file.exists():
+        raise FileError(folder, f"no {name}; {remedy}")
+    if not isinstance(files, dict) or checksum(read_bytes(file)) != files.get(name):
+        raise FileError(file, f"damaged, or of another run: not the file that row.json was made with; {remedy}")
 
 
-def described(folder: Path) -> dict[str, Any]:
+def read_history(folder: Path) -> History:
+    """What was noted after each epoch."""
+    history = read_lines(folder / "history.jsonl", HISTORY)
+    if not history:
+        raise FileError(folder / "history.jsonl", "no epochs; it is damaged, or was changed by another program")
+    return history
+
+
+def described(folder: Path, config: Config) -> dict[str, Any]:
     """What a row says of its run beside the numbers: the choices, how long it trained, how sure and right it became, its diagram.
 
     `diagram` has count, mean confidence and accuracy of each of 15 bins that is not empty; `keep` the path of stage II's.
     """
-    config = read_config(folder)
-    history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    history = read_history(folder)
     paths = {"keep": [round(epoch["keep"], 6) for epoch in history]} if "keep" in history[0] else {}
-    bins = predictions_of(folder).bins(MEASURED["bins"])
+    bins = said(folder).bins(MEASURED["bins"])
     sums = zip(bins.count, bins.confidence, bins.correct, strict=True)
     diagram = [[int(n), round(float(sure / n), 6), round(float(right / n), 6)] for n, sure, right in sums if n]
     return {"run": config.about, "trained": {"epochs": len(history), **history[-1]}, "diagram": diagram, **paths}
@@ -190,34 +240,50 @@ def described(folder: Path) -> dict[str, Any]:
 
 def whole_row(folder: Path, numbers: Mapping[str, Any]) -> dict[str, Any]:
     """The run's row with these numbers; what was measured beyond its test images stays."""
-    file = folder / "row.json"
-    before = json.loads(file.read_text()) if file.is_file() else {}
-    return described(folder) | dict(numbers) | {part: before[part] for part in PARTS if part in before}
+    config, before = run_of(folder)
+    for name in ("history.jsonl", "test.npz"):
+        check_file(folder, name, before)
+    kept = {part: before[part] for part in ("files", *PARTS) if part in before}
+    return described(folder, config) | dict(numbers) | kept
+
+
+def said(folder: Path) -> Predictions:
+    """The predictions in a folder, of a run that need not be finished."""
+    return read(folder / "test.npz", name=folder.name)
 
 
 def predictions_of(folder: Path) -> Predictions:
     """What the run's network said about the test images."""
-    if not (folder / "test.npz").is_file():
-        raise FileError(folder, f"no test.npz: {UNFINISHED}")
-    return read(folder / "test.npz", name=folder.name)
+    check_file(folder, "test.npz", run_of(folder)[1])
+    return said(folder)
 
 
 def load_run(folder: Path, classes: int) -> Any:
     """The network of a run, in eval mode."""
-    config = read_config(folder)
-    try:
-        weights = safetensors.torch.load_file(folder / "model.safetensors")
-    except FileNotFoundError:
-        raise FileError(
-            folder, "no model.safetensors: the training has not ended; the same `maccal train` goes on with it"
-        ) from None
-    except safetensors.SafetensorError as error:
-        raise FileError(folder, f"model.safetensors is damaged ({error}); train again") from error
-    network = fresh(config, classes)
+    config, row = run_of(folder)
+    check_file(folder, "model.safetensors", row)
+    return read_network(folder, config, classes)
+
+
+def read_weights(folder: Path, config: Config) -> dict[str, torch.Tensor]:
+    """The tensors of a network; FileError where they are damaged, or of another run."""
+    weights, notes = read_tensors(folder / "model.safetensors", MODEL)
+    if not is_of(config, notes.get("run")):
+        raise FileError(folder / "model.safetensors", "the network of another run")
+    return weights
+
+
+def read_network(folder: Path, config: Config, classes: int) -> Any:
+    """The network in a folder, of a run that need not be finished."""
+    weights, network = read_weights(folder, config), fresh(config, classes)
     if isinstance(config.stage2, TwoStage):
         network.head = build_head(config.stage2, network.num_features, classes)
     elif isinstance(config.stage2, Stage2) and config.stage2.hidden is not None:
         layers = sorted(key for key in weights if key.startswith("head.") and key.endswith(".weight"))
         network.head = plain([weights[key] for key in layers], [weights[key.replace("weight", "bias")] for key in layers])
-    network.load_state_dict(weights)
+    try:
+        network.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise FileError(folder / "model.safetensors", f"not the network that config.json describes ({reason})") from None
     return network.to(memory_format=torch.channels_last).eval()

@@ -4,14 +4,16 @@
 
 The data set is one tensor on the device; an epoch is a permutation of its rows. A batch is cut out, cropped and mirrored as one
 tensor, run in channels_last and, where the processor has it, in bf16. A checkpoint holds all that the next step depends on:
-weights, optimiser, generators, the epoch's order and how far it has come. It replaces the one before it in one rename, so a
-training killed at any moment and started again ends with the same bits.
+weights, optimiser, generators, the epoch's order, how far it has come, and the history. It replaces the one before it in one
+rename, so a training killed at any moment and started again ends with the same bits. It has a checksum, and is refused when
+it is damaged.
 
 Under torchrun each process takes its share of every batch: the gradients, BatchNorm and the numbers are those of the whole batch.
 """
 
+import io
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,13 +28,14 @@ from torch.nn.parallel import DistributedDataParallel
 from maccal.data.augment import crop_and_flip
 from maccal.data.pixels import Pixels
 from maccal.data.split import Split
-from maccal.io import write_with
+from maccal.io import FileError, read_sealed, write_sealed
 from maccal.parallel import everywhere, my_rank, share_batchnorm, summed
 from maccal.recipes import Recipe, bf16_runs, capabilities, has_bf16
 
 History = list[dict[str, float]]
 Views = tuple[Tensor, ...]
 LOOK = 20  # steps between looks at the loss: each look waits for the device
+CHECKPOINT = "checkpoint 1"
 
 
 class Diverged(ValueError):
@@ -119,6 +122,7 @@ class Training:
         objective: Objective,
         seed: int,
         device: torch.device,
+        about: Mapping[str, Any] | None = None,
     ) -> None:
         self.rank, self.world = my_rank()
         if recipe.batch_size < 2 * self.world:
@@ -134,7 +138,7 @@ class Training:
             share_batchnorm(network)
         self.optimiser = torch.optim.SGD(network.parameters(), recipe.lr, recipe.momentum, weight_decay=recipe.weight_decay)
         self.generator = torch.Generator().manual_seed(seed)
-        self.about = {"recipe": asdict(self.recipe), "seed": seed, "rows": len(train)}
+        self.about = {"recipe": asdict(self.recipe), "seed": seed, "rows": len(train), **(about or {})}
         self.epoch, self.batch, self.seconds, self.history = 0, 0, 0.0, History()
         self.order = torch.empty(0, dtype=torch.int64)
         self.sums = torch.zeros(3, dtype=torch.float64, device=device)  # of loss, of right answers, of rows
@@ -214,27 +218,43 @@ class Training:
                 f"a weight is no longer a finite number, in epoch {self.epoch + 1}; train with a lower lr or a smaller clip"
             )
         if self.rank == 0:
-            write_with(path, lambda part: torch.save(self.state(), part))
+            buffer = io.BytesIO()
+            torch.save(self.state(), buffer)
+            write_sealed(path, CHECKPOINT, buffer.getbuffer())
 
     def restore(self, path: Path) -> None:
         """Go on from a checkpoint of the same training."""
+        state = read_checkpoint(path, self.device)
         try:
-            state = torch.load(path, map_location=self.device, weights_only=True)
-        except Exception as error:  # a damaged file may raise anything
-            raise ValueError(f"{path}: not a readable checkpoint ({error}); delete it to start again") from error
-        for part in self.about:
-            if (found := state["about"].get(part)) != self.about[part]:
-                raise ValueError(
-                    f"{path}: a checkpoint of another training: {differing(found, self.about[part])}; delete it, or go elsewhere"
-                )
+            for part, wanted in self.about.items():
+                if (found := state["about"].get(part)) != wanted:
+                    raise ValueError(differing(found, wanted))
+            self.take(state)
+        except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise FileError(path, f"a checkpoint of another training: {reason}; delete it, or go elsewhere") from error
+        if len(set(everywhere((self.epoch, self.batch)))) > 1:
+            raise ValueError(f"{path}: the processes read different checkpoints; let all of them see the same folder")
+
+    def take(self, state: Mapping[str, Any]) -> None:
+        """Become what a checkpoint says."""
         self.network.load_state_dict(state["network"])
         self.optimiser.load_state_dict(state["optimiser"])
         for setter, saved in zip((self.generator.set_state, torch.set_rng_state), state["generators"], strict=True):
             setter(saved.cpu())
         self.order, self.sums = state["order"].cpu(), state["sums"]
         self.epoch, self.batch, self.seconds, self.history = (state[k] for k in ("epoch", "batch", "seconds", "history"))
-        if len(set(everywhere((self.epoch, self.batch)))) > 1:
-            raise ValueError(f"{path}: the processes read different checkpoints; let all of them see the same folder")
+
+
+def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
+    """The state that a training saved; FileError for a file that is damaged, or that no training of ours wrote."""
+    try:
+        data = read_sealed(path, CHECKPOINT)
+        state: dict[str, Any] = torch.load(io.BytesIO(data), map_location=device, weights_only=True)
+    except Exception as error:  # unpickling may raise anything
+        reason = error.problem if isinstance(error, FileError) else str(error)
+        raise FileError(path, f"not a readable checkpoint ({reason}); delete it to start again") from error
+    return state
 
 
 def differing(found: Any, wanted: Any) -> str:
@@ -294,7 +314,8 @@ def fit(
     val: Split | None = None,
     objective: Objective | None = None,
     seed: int = 1,
-    checkpoint: Path | None = None,
+    checkpoint: Path | str | None = None,
+    about: Mapping[str, Any] | None = None,
     every: float = 60.0,
     log: Callable[[History], None] | None = None,
     device: torch.device | str = "cpu",
@@ -303,11 +324,15 @@ def fit(
     """Train the network in place; returns a dict an epoch: loss and accuracy as trained, and on the held-out rows.
 
     With `checkpoint`, a file, the state is kept there every so many seconds and at the end of each epoch, and a file that is
-    already there is gone on from. `log` is given the history after each epoch. Diverged when the loss is no longer a number.
+    already there is gone on from; what `about` says is kept in it, and must be the same then. `log` is given the history after
+    each epoch, and when a checkpoint is gone on from. Diverged when the loss is no longer a number.
     """
-    training = Training(network, train, recipe, pixels, objective or Objective(), seed, torch.device(device))
-    if checkpoint is not None and checkpoint.is_file():
+    training = Training(network, train, recipe, pixels, objective or Objective(), seed, torch.device(device), about)
+    checkpoint = None if checkpoint is None else Path(checkpoint)
+    if checkpoint is not None and checkpoint.exists():
         training.restore(checkpoint)
+        if log is not None and training.rank == 0 and training.history:
+            log(training.history)  # a kill may have come between checkpoint and log
     with bar(training, progress) as shown:
         for _ in epochs(training, shown, checkpoint, every):
             training.end(val)

@@ -172,7 +172,7 @@ def test_a_header_that_goes_on(tmp_path):
     first[148:156] = b" " * 8
     first[148:156] = b"%06o\0 " % sum(first)
     (tmp_path / "s.tar").write_bytes(bytes(first) + more)
-    refused(tmp_path, tmp_path / "s.tar", "a header that is too long|cannot be unpacked")
+    refused(tmp_path, tmp_path / "s.tar", "a header that is too long")
 
 
 def test_long_names_are_no_attack(tmp_path):

@@ -13,7 +13,7 @@ from test_training import PLAIN, SEEN, weights
 from maccal.data import load
 from maccal.methods.balcal import Dual, balance, balcal, balcal_begin, balcal_end, balcal_loss, class_scale, dual, simplex
 from maccal.models import MODELS, build
-from maccal.training import fit, predict
+from maccal.training import fit, predict, read_checkpoint
 
 K = 10
 
@@ -272,7 +272,7 @@ def test_resumed_in_the_middle_it_ends_with_the_same_bits(digits, tmp_path, whol
     file = tmp_path / "checkpoint.pt"
     with pytest.raises(Stop):
         trained(digits, objective=replace(balcal(0.6), views=stopping(after).views), checkpoint=file, every=0)
-    kept = torch.load(file, weights_only=True)["network"]["_extra_state"]
+    kept = read_checkpoint(file)["network"]["_extra_state"]
     assert len(kept) == {3: 96, 7: 0, 10: 96}[after]
     net, history = trained(digits, checkpoint=file)
     assert torch.equal(weights(whole[0]), weights(net))
@@ -293,7 +293,7 @@ def test_resumed_after_the_last_step_of_an_epoch(digits, tmp_path, whole):
 
     with pytest.raises(Stop):
         trained(digits, objective=replace(balcal(0.6), end=end), checkpoint=file, every=0)
-    assert len(torch.load(file, weights_only=True)["network"]["_extra_state"]) == len(digits.train)
+    assert len(read_checkpoint(file)["network"]["_extra_state"]) == len(digits.train)
     net, history = trained(digits, checkpoint=file)
     assert isinstance(net, Dual)
     assert torch.equal(weights(whole[0]), weights(net))

@@ -1,6 +1,5 @@
 """The paper's tables and figures as grids: what they need, what is there, what is missing."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from maccal import paper
 from maccal.benchmark import GRIDS, SCALES, Job, collect, jobs, plan, remaining
 from maccal.data import DATASETS
+from maccal.io import write_json
 from maccal.methods import METHODS, YARDSTICKS
 from maccal.models import MODELS
 from maccal.recipes import RECIPES
@@ -66,7 +66,7 @@ def row(job, seconds=100.0, **parts):
 def put(runs, job, file, content):
     folder = runs / job.config.name
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / file).write_text(json.dumps(content))
+    write_json(folder / file, {"row.json": "row 1", "error.json": "error 1"}[file], content)
 
 
 def test_the_plan(tmp_path):

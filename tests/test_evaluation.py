@@ -21,6 +21,7 @@ from maccal.io import FileError
 from maccal.metrics import accuracy, auroc, bootstrap, ece, energy, fpr95, max_logit, max_softmax, nll, softmax, top_label
 from maccal.pipeline import make_run
 from maccal.recipes import RECIPES
+from maccal.results import read_row
 from maccal.runs import Config, load_run, predictions_of
 from maccal.training import predict
 
@@ -294,17 +295,17 @@ def test_sets_that_are_not_out_of_distribution(digits, name):
 
 
 def test_rows_are_extended(run):
-    before = json.loads((run / "row.json").read_text())
+    before = read_row(run / "row.json")
     found = shift_run(run, kinds=["fog"], severities=[1, 2], limit=50)
     extend_row(run, shift=found)
     extend_row(run, ood={"svhn": {"auroc": 0.9}})
-    row = json.loads((run / "row.json").read_text())
+    row = read_row(run / "row.json")
     assert {key: value for key, value in row.items() if key not in ("ood", "shift")} == before
     assert row["shift"]["ece"] == found["ece"].tolist()
     assert row["shift"]["overall"] == found["overall"]
     extend_row(run, ood={"cifar10": {"auroc": 0.8}})
     assert json.loads((run / "row.json").read_text())["ood"] == {"cifar10": {"auroc": 0.8}}
-    assert not list(run.glob(".*"))
+    assert not list(run.glob(".*.part"))
 
 
 def test_rows_that_cannot_be_extended(run):
@@ -315,7 +316,7 @@ def test_rows_that_cannot_be_extended(run):
         extend_row(run, ood={"svhn": {"auroc": float("nan")}})
     assert (run / "row.json").read_bytes() == before
     (run / "row.json").write_text("half a ro")
-    with pytest.raises(FileError, match=r"row\.json is damaged"):
+    with pytest.raises(FileError, match=r"row\.json: not JSON .* it is damaged"):
         extend_row(run, ood={})
     (run / "row.json").unlink()
     with pytest.raises(FileError, match=r"no row\.json: the training has not ended"):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from maccal.benchmark import jobs
+from maccal.benchmark import collect, jobs, read_error
 from maccal.cli import main
-from maccal.executors import Local, Ray, work
+from maccal.executors import Local, Ray, failed, work
+from maccal.results import read_rows, write_row
 
 WANTED = [job for job in jobs("cost", "cpu", (1,)) if job.config.data == "cifar10"]
 NAMES = [job.config.name for job in WANTED]
@@ -32,7 +34,7 @@ def make(job, runs, trouble="", once=""):
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.05)
     row = {"name": job.config.name, "run": job.config.about, "trained": {"seconds": 1.0}}
-    (folder / "row.json").write_text(json.dumps(row))
+    write_row(folder / "row.json", row)
 
 
 def done(runs):
@@ -54,12 +56,29 @@ def test_a_failure_does_not_stop_the_rest(tmp_path):
     outcomes = list(work(WANTED, partial(make, runs=tmp_path, trouble="mit", once="balcal"), tmp_path, Local(2)))
     assert errors(outcomes) == {"mit": "RuntimeError: out of luck", "balcal": "killed by signal 9"}
     assert len(done(tmp_path)) == len(NAMES) - 2
-    failed = next(job for job in WANTED if job.config.method == "mit")
-    assert failed.state(tmp_path) == "failed"
-    assert "out of luck" in json.loads((tmp_path / failed.config.name / "error.json").read_text())["traceback"]
+    broken = next(job for job in WANTED if job.config.method == "mit")
+    assert broken.state(tmp_path) == "failed"
+    assert "out of luck" in json.loads((tmp_path / broken.config.name / "error.json").read_text())["traceback"]
     again = list(work(WANTED, partial(make, runs=tmp_path), tmp_path, Local(1)))
     assert {job.config.method for job, _ in again} == {"mit", "balcal"}
     assert done(tmp_path) == sorted(NAMES)
+
+
+def test_an_error_that_cannot_be_written_or_read_stops_nothing(tmp_path):
+    """A folder stands in its place, which cannot be replaced; the grid goes on, and the row says so."""
+    failing = next(job for job in WANTED if job.config.method == "mit")
+    file = tmp_path / failing.config.name / "error.json"
+    (file / "inside").mkdir(parents=True)
+    outcomes = errors(work(WANTED, partial(make, runs=tmp_path), tmp_path, Local(2)))
+    assert list(outcomes) == ["mit"]
+    assert "its error.json cannot be read" in outcomes["mit"]
+    assert len(done(tmp_path)) == len(NAMES) - 1
+    shutil.rmtree(file)
+    failed(file, "RuntimeError: out of luck")
+    assert read_error(file) == "RuntimeError: out of luck"
+    file.write_bytes(file.read_bytes().replace(b"luck", b"lack"))
+    (row,) = [row for row in collect(WANTED, tmp_path) if "error" in row]
+    assert "its checksum is wrong" in row["error"]
 
 
 def test_what_builds_on_a_failure_is_not_tried(tmp_path):
@@ -91,7 +110,7 @@ bench_verb.bench(("cost",), "tiny", (1,), workers=2, runs=folder / "runs", resul
 
 
 def rows_without_times(folder):
-    rows = [json.loads(line) for line in (folder / "bench-tiny.jsonl").read_text().splitlines()]
+    rows = read_rows(folder / "bench-tiny.jsonl")
     for row in rows:
         row["trained"].pop("seconds")
     return rows

@@ -98,6 +98,14 @@ def test_only_complete_seeds_count():
     assert left_out(rows, groups) == ("fl",)
 
 
+def test_no_run_hides_another_in_a_figure():
+    """Names of no known form, and the same method and seed: which of the two would be drawn?"""
+    twins = [row("ls") | {"name": name} for name in ("one", "other")]
+    with pytest.raises(ValueError, match="one and other are runs of the same method and seed"):
+        by_seed(twins, lambda one: one["run"]["method"])
+    assert "one and other" in figures.draw_all(twins)[1]["averages"]
+
+
 def test_several_seeds_show_their_range_and_one_its_interval():
     spread = spread_of(
         [[[row("ls", 1, ece=0.02)], [row("ls", 2, ece=0.06)], [row("ls", 3, ece=0.01)]], [[row("fl", ece=0.04)]]], "ece"
@@ -586,12 +594,15 @@ def test_what_is_missing_names_its_grid(prepare, rows, grid, found):
 
 
 def test_all_figures_in_the_order_of_the_paper():
-    made = [one for _, rows, _ in OF_ROWS.values() for one in rows()]
+    made = {}
+    for _, rows, _ in OF_ROWS.values():
+        for one in rows():
+            made[one["name"]] = made.get(one["name"], {}) | one
     assert set(figures.FIGURES) == set(OF_ROWS)
     assert next(iter(figures.FIGURES)) == "leaderboard"
     numbers = [entry.title.split(":")[0] for entry in figures.FIGURES.values()]
     assert numbers == ["Leaderboard", *(f"Fig. {n}" for n in (1, 2, 4, 5, 6, 7, 8)), "Cost"]
-    drawn, absent = figures.draw_all(rows=[one for one in made if "motivation" not in one])
+    drawn, absent = figures.draw_all({key: part for key, part in one.items() if key != "motivation"} for one in made.values())
     assert list(drawn) == [name for name in figures.FIGURES if name in drawn]
     assert set(absent) == {"motivation", "before_after"}
     assert absent["motivation"] == "no vanilla run with a masked head among the rows; run `maccal bench motivation`"

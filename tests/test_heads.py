@@ -4,7 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from maccal.heads import Heads, MaskedLinear, logits, plain
+from maccal import io
+from maccal.heads import Heads, MaskedLinear, load_head, logits, plain, save_head
+from maccal.io import FileError
 from maccal.stage2 import Stage2
 
 
@@ -152,3 +154,43 @@ def test_weights_at_inference(inference, factor):
     weights, biases = heads.deployed(0, 0.3, Stage2(inference=inference))
     assert torch.equal(weights[0], heads.weights[0][0] * (heads.masks[0][0] if factor is None else factor))
     assert torch.equal(biases[0], heads.biases[0][0, 0])
+
+
+def saved(path):
+    generator = torch.Generator().manual_seed(1)
+    shapes = [(7, 5), (3, 7)]
+    head = plain([torch.randn(shape, generator=generator) for shape in shapes], [torch.zeros(out) for out, _ in shapes])
+    return head, save_head(head, path, seed=1)
+
+
+def test_a_saved_head_comes_back_by_path_or_by_name(tmp_path):
+    head, path = saved(str(tmp_path / "x.safetensors"))
+    for place in (path, str(path)):
+        again = load_head(place)
+        assert all(torch.equal(a, b) for a, b in zip(head.parameters(), again.parameters(), strict=True))
+
+
+def test_a_damaged_head_is_refused_wherever_the_damage_is(tmp_path):
+    _, path = saved(tmp_path / "x.safetensors")
+    data = path.read_bytes()
+    for place in range(0, len(data), 3):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 16]) + data[place + 1 :])
+        with pytest.raises(FileError, match=r"x\.safetensors: not a head written by maccal"):
+            load_head(path)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        {},
+        {"0.weight": (3, 2)},
+        {"0.weight": (3, 2), "0.bias": (2,)},
+        {"0.weight": (3, 2), "0.bias": (3,), "2.weight": (4, 5), "2.bias": (4,)},
+        {"0.weight": (3,), "0.bias": (3,)},
+        {"0.weight": (3, 2), "0.bias": (3,), "1.weight": (3, 3), "1.bias": (3,)},
+    ],
+)
+def test_layers_that_are_no_head_are_refused(tmp_path, shapes):
+    io.write_tensors(tmp_path / "x", "head 1", {name: torch.zeros(shape) for name, shape in shapes.items()})
+    with pytest.raises(FileError, match="not a head written by maccal"):
+        load_head(tmp_path / "x")

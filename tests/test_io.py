@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from maccal import io
-from maccal.io import FileError, locked, sweep, write, write_with
+from maccal.io import FileError, locked, sweep, write, write_all, write_with
 
 TENSORS = {"w": torch.arange(6.0).view(2, 3), "b": torch.tensor([1.5, -2.0], dtype=torch.bfloat16)}
 KINDS = {
@@ -41,6 +41,19 @@ KINDS = {
 def test_writes_text_and_bytes_into_new_folders(tmp_path):
     assert write(tmp_path / "a" / "b.txt", "ä").read_bytes() == "ä".encode()
     assert write(tmp_path / "a" / "b.txt", b"\x00\x01").read_bytes() == b"\x00\x01"
+
+
+def test_several_files_are_written_together_or_not_at_all(tmp_path):
+    """The second cannot be written: the first is as it was, and nothing is left lying about."""
+    first = write(tmp_path / "a" / "row.json", "old")
+    write(tmp_path / "file", "no folder")
+    for second in (tmp_path / "file" / "page.html", tmp_path / "a"):
+        with pytest.raises(FileError, match=f"^{second}: cannot be written"):
+            write_all({first: "new", second: "page"})
+        assert first.read_text() == "old"
+        assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "file", "row.json"]
+    write_all({first: "new", tmp_path / "b" / "page.html": b"page"})
+    assert (first.read_text(), (tmp_path / "b" / "page.html").read_bytes()) == ("new", b"page")
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):

@@ -19,7 +19,7 @@ from torch import nn
 from maccal import cli
 from maccal.calibration import calibrate_head
 from maccal.heads import load_head
-from maccal.io import FileError
+from maccal.io import FileError, read_tensors
 from maccal.jobs import Settings, calibrate_file, calibrate_model, load_features
 from maccal.predictions import read
 from maccal.stage2 import Stage2
@@ -118,6 +118,43 @@ def test_a_linear_head_of_a_model(tmp_path):
     (tmp_path / "plain.py").write_text(BUILD)
     calibrate_model(f"{tmp_path / 'plain.py'}:train_only", settings(tmp_path, config=replace(FAST, hidden=None)))
     assert len(load_head(tmp_path / "plain.head.safetensors")) == 1
+
+
+TIED = """
+import torch
+from torch import nn
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second, self.fc = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3)
+        self.second.weight = self.first.weight
+        whole = torch.arange(6.0)
+        self.register_buffer("whole", whole)
+        self.register_buffer("part", whole[:4])
+
+    def forward(self, x):
+        return self.fc(self.second(self.first(x).relu()).relu() + self.part)
+
+def build():
+    g = torch.Generator().manual_seed(1)
+    y = torch.randint(3, (200,), generator=g)
+    return Tied(), [(torch.randn(200, 4, generator=g) + y[:, None], y)]
+"""
+
+
+def test_tied_weights_are_written_once_and_load_again(tmp_path):
+    (tmp_path / "tied.py").write_text(TIED)
+    calibrate_model(f"{tmp_path / 'tied.py'}:build", settings(tmp_path, config=replace(FAST, hidden=None), head="fc"))
+    tensors, _ = read_tensors(tmp_path / "tied.model.safetensors", "model 1")
+    assert sorted(tensors) == ["fc.bias", "fc.weight", "first.bias", "first.weight", "second.bias", "whole"]
+    model, _ = sys.modules["tied"].build()
+    model.fc.weight.data.zero_()
+    safetensors.torch.load_model(model, tmp_path / "tied.model.safetensors")
+    assert torch.equal(model.fc.weight, tensors["fc.weight"])
+    assert torch.equal(model.second.weight, tensors["first.weight"])
+    sys.modules.pop("tied")
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):

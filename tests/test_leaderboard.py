@@ -20,6 +20,7 @@ from maccal.report.leaderboard import HEADINGS, board, leaderboard_page
 from maccal.report.lines import Book, Setting, contrast
 from maccal.report.tables import tables
 from maccal.report_verb import report
+from maccal.results import write_rows
 from maccal.stage2 import ABLATION, Stage2
 
 NASTY = "<script>alert('x')</script><img src=x onerror=alert(1)> & \"quotes\" </script><!--"
@@ -115,6 +116,18 @@ def test_standing_takes_the_papers_own_network():
 def claim(rows, start):
     (found,) = [c for c in claims(rows) if c.words.startswith(start)]
     return found
+
+
+def test_a_name_is_drawn_as_it_is_among_other_figures():
+    name = '#010203 #d55e00 url(#x) id="y"'
+    html = leaderboard_page([row("vanilla", model=name), row("maccal", model=name)])
+    drawn = html.split("<h2>Figures</h2>")[1].split("<h2>Failed runs</h2>")[0]
+    assert f">{name}</text>" in drawn
+    assert "var(--under)" in drawn
+
+
+def test_a_title_that_is_not_unicode(tmp_path):
+    assert leaderboard_page([row("maccal")], title="\udcff").encode().decode().count(r"\udcff") == 2
 
 
 def test_nothing_is_claimed_without_rows():
@@ -342,7 +355,7 @@ def test_same_rows_same_bytes():
 
 def test_same_rows_same_bytes_in_another_process(tmp_path):
     """Page and files, whatever the order of sets."""
-    (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in bench_rows((1,))))
+    write_rows(tmp_path / "rows.jsonl", bench_rows((1,)))
     command = [sys.executable, "-m", "maccal", "report", "rows.jsonl", "--out", "page.html", "--figures", "figures"]
     done = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONHASHSEED": "1"}, check=True, capture_output=True)
     assert b"figures: 9 of 9 in figures" in done.stdout
@@ -356,7 +369,7 @@ def test_same_rows_same_bytes_in_another_process(tmp_path):
 
 def test_figures_that_lack_rows_are_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
-    (tmp_path / "rows.jsonl").write_text(json.dumps(row("vanilla")) + "\n")
+    write_rows(tmp_path / "rows.jsonl", [row("vanilla")])
     report((tmp_path / "rows.jsonl",), out=tmp_path / "page.html", figures=tmp_path / "figures")
     words = capsys.readouterr().out
     lack = (

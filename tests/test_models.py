@@ -1,5 +1,7 @@
 """The architectures: parameter counts of their sources, the contract of every one, public weights with their published errors."""
 
+import os
+
 import pytest
 import torch
 from torch import nn
@@ -8,6 +10,7 @@ from maccal.calibration import calibrate
 from maccal.data import load
 from maccal.data.pixels import IMAGENET
 from maccal.features import find_head
+from maccal.io import FileError
 from maccal.models import MODELS, build, load_public
 from maccal.stage2 import Stage2
 from maccal.training import predict
@@ -82,3 +85,43 @@ def test_unknown():
         build("resnet51", 10)
     with pytest.raises(ValueError, match="classes is 1"):
         build("resnet8", 1)
+
+
+def foreign(folder):
+    """Checkpoints that are not of that network, or no checkpoints, each with what is said of it."""
+    net = build("resnet8", 10)
+    body = {f"module.{name.removeprefix('body.')}": value for name, value in net.state_dict().items()}
+    right = {name.replace("module.head.", "module.linear."): value for name, value in body.items()}
+    shape = {**right, "module.linear.bias": torch.zeros(7)}
+    for place, (content, words) in enumerate(
+        [
+            (right, "not a checkpoint with a state_dict"),
+            ({"state_dict": right}, ""),
+            ({"state_dict": shape}, "weights of another network"),
+            ({"state_dict": body}, "weights of another network"),
+            ({"state_dict": {}}, "weights of another network"),
+            ({"state_dict": {3: 4}}, "weights of another network"),
+            ({"state_dict": [1]}, "not a checkpoint with a state_dict"),
+            (torch.zeros(3), "not a checkpoint with a state_dict"),
+        ]
+    ):
+        torch.save(content, folder / str(place))
+        yield folder / str(place), words
+    (folder / "text").write_text("hello")
+    yield folder / "text", "not a checkpoint with a state_dict"
+    (folder / "half").write_bytes((folder / "1").read_bytes()[:5000])
+    yield folder / "half", "not a checkpoint with a state_dict"
+    os.mkfifo(folder / "fifo")
+    yield folder / "fifo", "not a regular file"
+    yield folder / "absent", "no such file"
+
+
+def test_foreign_checkpoints_are_refused_by_name(tmp_path):
+    for path, words in foreign(tmp_path):
+        if not words:
+            load_public(build("resnet8", 10), str(path))
+            continue
+        with pytest.raises(FileError, match=words) as caught:
+            load_public(build("resnet8", 10), path)
+        assert str(path) in str(caught.value)
+        assert "\n" not in str(caught.value)

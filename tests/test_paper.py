@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from maccal import paper
 from maccal.data import DATASETS
-from maccal.methods import COMBINATIONS, METHODS
+from maccal.methods import COMBINATIONS, EVERY, METHODS
 from maccal.models import MODELS
 from maccal.paper import TABLES, errata, figures, published, table
+from maccal.report import claims
 from maccal.stage2 import ABLATION
 
 CIFARS = ("cifar10", "cifar100")
@@ -275,3 +277,11 @@ def test_errata_quote_the_paper(source: str) -> None:
 def test_figures_are_the_paper_s(source: str) -> None:
     parts = [part.split(r"\end{figure}")[0] for part in source.split(r"\begin{figure}")[1:]]
     assert [re.findall(r"\\label\{(fig:[^}]*)\}", part)[-1] for part in parts] == [figure["label"] for figure in figures()]
+
+
+def test_the_titles_are_those_of_the_methods():
+    """The report has them from here: the methods themselves need torch."""
+    assert list(paper.TITLES.items()) == [(name, row.title) for name, row in METHODS.items()]
+    assert list((paper.TITLES | paper.YARDSTICKS).items()) == [(name, row.title) for name, row in EVERY.items()]
+    assert list(paper.HEADS) == [name for name, row in EVERY.items() if row.second]
+    assert claims.COMBINATIONS == COMBINATIONS

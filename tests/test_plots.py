@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 
 from maccal import reliability
-from maccal.metrics import Bins, ece, softmax, top_label
-from maccal.plots import Theme, plot_keep, plot_reliability, prepare_keep, prepare_model, prepare_reliability
+from maccal.metrics import Bins, ece, resampling, softmax, top_label
+from maccal.plots import LEVEL, Theme, Z, plot_keep, plot_reliability, prepare_keep, prepare_model, prepare_reliability, quantile
 
 rng = np.random.default_rng(0)
 LOGITS = rng.normal(size=(2000, 4)) * 2
@@ -146,3 +146,15 @@ def test_paths_side_by_side(tmp_path):
     assert (tmp_path / "keep.svg").stat().st_size > 5000
     with pytest.raises(ValueError, match="4 paths of keep; a figure shows one to three"):
         plot_keep([path] * 4)
+
+
+def test_the_quantile_is_that_of_scipy():
+    """At every edge: few rows and many, sure and unsure."""
+    count = np.repeat([1.0, 2, 3, 10, 66, 1000, 123_457, 5_000_000], 13)
+    p = np.tile([0, 1e-300, 1e-9, 0.001, 0.1, 0.3, 0.5, 0.7, 0.9, 0.999, 1 - 1e-9, 1 - 1e-16, 1], 8)
+    for q in (0.025, 0.975):
+        assert np.array_equal(quantile(q, count, p), binom.ppf(q, count, p))
+
+
+def test_the_level_is_that_of_the_intervals():
+    assert (LEVEL, Z) == (resampling.LEVEL, resampling.Z)

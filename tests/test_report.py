@@ -10,7 +10,8 @@ import pytest
 from maccal.metrics import METRICS, softmax
 from maccal.metrics.summaries import show, span
 from maccal.predictions import Predictions
-from maccal.report import Compared, evaluated, evaluation_page, listing, paired
+from maccal.report import listing, readable
+from maccal.report.evaluation import Compared, evaluated, evaluation_page, paired
 
 NASTY = "<script>alert('x')</script> & \"quotes\" $\\alpha$ </script><!--"
 SETTINGS = {"bins": 15, "resamples": 100, "seed": 0}
@@ -53,6 +54,42 @@ def test_colours_are_the_page_s_own():
     html, _ = page()
     assert "var(--over)" in html
     assert not re.search(r"#01020[3-8]", html)
+
+
+COLOURS = '#010203 #0072b2 url(#x) id="y" href="#z"'  # a name of placeholders, and of what begins an id
+
+
+def test_a_name_is_drawn_as_it_is():
+    """The colours of a drawing are replaced in its tags alone."""
+    html, _ = page(COLOURS, "second")
+    drawing = html.split("<figure")[1].split("</figure>")[0]
+    assert f">{COLOURS}</text>" in drawing
+    assert "var(--over)" in drawing
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("caf\udce9", r"caf\udce9"),  # a file name in Latin-1
+        ("\x1b[31mred", r"\x1b[31mred"),
+        ("two\nlines", r"two\nlines"),
+        ("naïve 模型 🙂", "naïve 模型 🙂"),
+        ("_hidden", "_hidden"),
+    ],
+)
+def test_any_name_can_be_shown(name, shown):
+    html, (first, _) = page(name, "second")
+    assert html.encode().decode() == html
+    assert first.name == first.row["name"] == readable(name) == shown
+    assert html.count(f">{shown}<") >= 2  # a heading and the drawing
+
+
+@pytest.mark.parametrize("name", ["x" * 250, "模" * 80])
+def test_a_long_name_leaves_room_for_the_diagram(name):
+    """Without a warning that the axes have shrunk to nothing; the page has the whole name, the drawing its beginning."""
+    html, _ = page(name, "second")
+    assert f"<h3>{name}</h3>" in html
+    assert f">{name[: 39 if name[0] == 'x' else 19]}…</text>" in html
 
 
 HISTORY = [{"epoch": t, "keep": 0.5 / t, "confidence": 0.9 - 0.1 * t, "target": 0.7} for t in (1, 2, 3)]

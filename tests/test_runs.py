@@ -16,17 +16,17 @@ from commands import run as cli
 from maccal.data import load
 from maccal.data.pixels import PIXELS
 from maccal.evaluation import extend_row
-from maccal.io import FileError
+from maccal.io import FileError, write_json
 from maccal.metrics import summary
 from maccal.pipeline import Batches, calibrate_run, make_run, motivation_run
 from maccal.posthoc import TemperatureScaling
 from maccal.recipes import RECIPES, Recipe
-from maccal.runs import Config, load_run, predictions_of, read_config
+from maccal.runs import Config, load_run, predictions_of, read_config, read_history
 from maccal.stage2 import Stage2
 from maccal.training import predict
 
 QUICK = Config("digits", "resnet8", "vanilla", 1, None, replace(RECIPES["digits"], epochs=2))
-FILES = ["config.json", "history.jsonl", "model.safetensors", "row.json", "test.npz"]
+FILES = [".lock", "config.json", "history.jsonl", "model.safetensors", "row.json", "test.npz"]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_what_a_run_holds(trained):
     assert trained.name == "digits-resnet8-vanilla-s1"
     assert sorted(p.name for p in trained.iterdir()) == FILES
     assert read_config(trained) == replace(QUICK, recipe=replace(QUICK.recipe, precision=read_config(trained).recipe.precision))
-    history = [json.loads(line) for line in (trained / "history.jsonl").read_text().splitlines()]
+    history = read_history(trained)
     assert [epoch["epoch"] for epoch in history] == [1, 2]
     row = json.loads((trained / "row.json").read_text())
     said = predictions_of(trained)
@@ -119,7 +119,7 @@ def test_a_temperature_as_a_run(run):
     new = make_run(replace(QUICK, method="temperature"), runs=run.parent)
     data, network = load("digits"), load_run(run, 10)
     expected = TemperatureScaling().fit(predict(network, data.val.images, PIXELS["digits"]), data.val.labels).temperature_
-    history = json.loads((new / "history.jsonl").read_text())
+    (history,) = read_history(new)
     assert history["temperature"] == pytest.approx(expected, rel=1e-4)
     before, after = predictions_of(run), predictions_of(new)
     np.testing.assert_allclose(after.scores * expected, before.scores, rtol=1e-3, atol=1e-3)
@@ -132,8 +132,8 @@ def test_every_stage_two_says_what_the_extraction_took(run):
     """Features are extracted for the first head and found by the others, which would not be possible without it."""
     calibrate_run(run, stage2=Stage2(epochs=1))
     spent = json.loads((run / "extraction.json").read_text())["seconds"]
-    (run / "extraction.json").write_text(json.dumps({"seconds": 1000.0}))
-    other = calibrate_run(run, stage2=Stage2(epochs=1, hidden=None))
+    write_json(run / "extraction.json", "extraction 1", {"seconds": 1000.0})
+    other = calibrate_run(run, stage2=Stage2(epochs=1, hidden=16))
     assert 0 < spent < 1000 <= json.loads((other / "row.json").read_text())["trained"]["seconds"]
 
 
@@ -192,7 +192,7 @@ def test_tensorboard(tmp_path):
     event = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     folder = make_run(QUICK, runs=tmp_path, tensorboard=True)
     events = event.EventAccumulator(str(folder / "tensorboard")).Reload()
-    history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    history = read_history(folder)
     shown = [(scalar.step, scalar.value) for scalar in events.Scalars("val_accuracy")]
     assert shown == [(epoch["epoch"], pytest.approx(epoch["val_accuracy"])) for epoch in history]
 
@@ -201,10 +201,11 @@ def test_tensorboard(tmp_path):
     ("spoil", "words"),
     [
         (lambda run: (run / "config.json").unlink(), "no config.json; pass a folder that `maccal train` made"),
-        (lambda run: (run / "config.json").write_text("{}"), "config.json is not of a run"),
-        (lambda run: (run / "config.json").write_text("not json"), "config.json is not of a run"),
-        (lambda run: (run / "model.safetensors").unlink(), "no model.safetensors: the training has not ended"),
-        (lambda run: (run / "model.safetensors").write_bytes(b"\0" * 50), "model.safetensors is damaged"),
+        (lambda run: (run / "config.json").write_text("{}"), "config.json: no format"),
+        (lambda run: (run / "config.json").write_text("not json"), "config.json: not JSON"),
+        (lambda run: (run / "row.json").unlink(), "no row.json: the training has not ended"),
+        (lambda run: (run / "model.safetensors").unlink(), "no model.safetensors; delete the folder of the run, and the same"),
+        (lambda run: (run / "model.safetensors").write_bytes(b"\0" * 50), "model.safetensors: damaged, or of another run"),
     ],
 )
 def test_folders_that_are_no_runs(run, monkeypatch, capsys, spoil, words):
@@ -214,7 +215,9 @@ def test_folders_that_are_no_runs(run, monkeypatch, capsys, spoil, words):
 
 def test_what_else_a_user_may_get_wrong(run, tmp_path, monkeypatch, capsys):
     (run / "test.npz").unlink()
-    assert "no test.npz: the training has not ended" in refused(monkeypatch, capsys, "evaluate", str(run))
+    assert "no test.npz; the same `maccal train`, or `maccal calibrate`, predicts the images again" in refused(
+        monkeypatch, capsys, "evaluate", str(run)
+    )
     new = calibrate_run(run, stage2=Stage2(epochs=1))
     assert "is calibrated already" in refused(monkeypatch, capsys, "calibrate", str(new))
     assert "no data set 'mnist'" in refused(monkeypatch, capsys, "train", "--data", "mnist", "--runs", str(tmp_path))

@@ -1,6 +1,6 @@
 """Stage I: against a plain loop, killed and resumed, on two processes, and when it goes wrong."""
 
-import json
+import io
 import os
 import subprocess
 import sys
@@ -15,9 +15,10 @@ from interruption import Stop, stopping
 
 from maccal.data import load
 from maccal.data.pixels import PIXELS
+from maccal.io import FileError, write_sealed
 from maccal.models import build
 from maccal.recipes import Recipe
-from maccal.training import Diverged, Objective, Training, fit, predict, rows_of
+from maccal.training import Diverged, Objective, Training, fit, predict, read_checkpoint, rows_of
 
 PLAIN = Recipe(epochs=2, batch_size=32, lr=0.05, reduction="mean", clip=0, padding=0, flip=False, precision="fp32")
 SEEN = PIXELS["digits"]
@@ -203,6 +204,57 @@ def test_a_damaged_checkpoint_is_named(digits, tmp_path, content):
         trained(digits, checkpoint=file)
 
 
+def test_a_damaged_bit_of_a_checkpoint_is_noticed(digits, tmp_path):
+    """In a hundred places all over the file; before it had a checksum, most of them changed the result without a word."""
+    file = tmp_path / "c.pt"
+    trained(digits, checkpoint=file)
+    data = file.read_bytes()
+    for place in range(0, len(data), len(data) // 99):
+        file.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
+        with pytest.raises(FileError, match=r"c\.pt: not a readable checkpoint .*; delete it to start again"):
+            read_checkpoint(file)
+
+
+def sealed_state(file, state):
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    write_sealed(file, "checkpoint 1", buffer.getvalue())
+
+
+def test_checkpoints_that_are_not_ours_are_refused(digits, tmp_path):
+    file = tmp_path / "c.pt"
+    trained(digits, checkpoint=file)
+    state = read_checkpoint(file)
+    torch.save(state, file)  # without a checksum: version 0, or anybody's
+    with pytest.raises(FileError, match="not a readable checkpoint"):
+        trained(digits, checkpoint=file)
+    others = [7, [], {}, {"about": 3}, {"about": {}}, state | {"network": {}}, state | {"generators": []}]
+    for missing in state:
+        others.append({part: value for part, value in state.items() if part != missing})
+    for other in others:
+        sealed_state(file, other)
+        with pytest.raises(FileError, match="a checkpoint of another training") as caught:
+            trained(digits, checkpoint=file)
+        assert "\n" not in str(caught.value)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(FileError, match="not a regular file"):
+        trained(digits, checkpoint=tmp_path / "folder")
+
+
+def test_what_is_said_about_a_training_must_be_the_same_when_it_goes_on(digits, tmp_path):
+    trained(digits, checkpoint=str(tmp_path / "c.pt"), about={"run": {"method": "mit"}})
+    trained(digits, checkpoint=tmp_path / "c.pt", about={"run": {"method": "mit"}})
+    with pytest.raises(FileError, match="method is mit there and vanilla here"):
+        trained(digits, checkpoint=tmp_path / "c.pt", about={"run": {"method": "vanilla"}})
+
+
+def test_the_history_of_a_finished_checkpoint_is_logged(digits, tmp_path):
+    logged = []
+    _, history = trained(digits, replace(PLAIN, epochs=1), checkpoint=tmp_path / "c.pt")
+    trained(digits, replace(PLAIN, epochs=1), checkpoint=tmp_path / "c.pt", objective=stopping(0), log=logged.append)
+    assert logged == [history]
+
+
 def test_a_checkpoint_that_would_run_code_is_refused(digits, tmp_path):
     class Evil:
         def __reduce__(self):
@@ -225,7 +277,7 @@ def test_a_loss_that_is_no_number_stops_with_the_last_good_state(digits, tmp_pat
 
     with pytest.raises(Diverged, match="no longer a finite number, in epoch 1 by batch"):
         trained(digits, checkpoint=file, every=0, objective=Objective(loss=loss))
-    state = torch.load(file, weights_only=True)
+    state = read_checkpoint(file)
     assert state["batch"] == 5
     assert all(bool(value.isfinite().all()) for value in state["network"].values())
     net, _ = trained(digits, checkpoint=file)
@@ -237,7 +289,7 @@ def test_a_weight_that_is_no_number_is_never_saved(digits, tmp_path):
     with pytest.raises(Diverged):
         trained(digits, replace(PLAIN, lr=1e38), checkpoint=tmp_path / "c.pt", every=0)
     assert not (tmp_path / "c.pt").exists() or all(
-        bool(v.isfinite().all()) for v in torch.load(tmp_path / "c.pt", weights_only=True)["network"].values()
+        bool(v.isfinite().all()) for v in read_checkpoint(tmp_path / "c.pt")["network"].values()
     )
 
 
@@ -261,6 +313,7 @@ from maccal.data import load
 from maccal.recipes import Recipe
 from maccal.pipeline import make_run
 from maccal.runs import Config
+from maccal.training import read_checkpoint
 torch.set_num_threads(1)
 load("digits")
 config = Config("digits", "resnet8", "vanilla", 1, 320, Recipe(epochs=6, batch_size=16, padding=1, flip=False))
@@ -284,7 +337,7 @@ for _ in range(10):
     time.sleep(rng.uniform(0, 0.15))
     os.kill(child, signal.SIGKILL)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL, "it ended before it was killed"
-    state = torch.load(file, weights_only=True)
+    state = read_checkpoint(file)
     places.append((state["epoch"], state["batch"]))
 for runs in ("killed", "whole"):
     assert os.waitpid(started(folder / runs), 0)[1] == 0
@@ -315,7 +368,7 @@ def torchrun(folder: Path, *words: str) -> None:
 def test_two_processes_train_as_one(tmp_path, monkeypatch):
     """The same batches, BatchNorm over all their rows, one loss curve; the last batch of 9 rows is dealt out unevenly."""
     from maccal.pipeline import make_run
-    from maccal.runs import Config
+    from maccal.runs import Config, read_history
 
     settings = {"epochs": 3, "batch_size": 64, "padding": 1, "precision": "fp32", "lr": 0.02}
     flags = [word for key, value in settings.items() for word in (f"--{key.replace('_', '-')}", str(value))]
@@ -323,7 +376,7 @@ def test_two_processes_train_as_one(tmp_path, monkeypatch):
     one = make_run(Config("digits", "resnet8", "vanilla", 1, 585, Recipe(**settings, flip=False)), runs=tmp_path / "one")
     two = tmp_path / "two" / one.name
     assert sorted(p.name for p in two.iterdir()) == sorted(p.name for p in one.iterdir())
-    curves = [[json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()] for run in (one, two)]
+    curves = [read_history(run) for run in (one, two)]
     assert [e["loss"] for e in curves[1]] == pytest.approx([e["loss"] for e in curves[0]], rel=1e-3)
     assert [e["accuracy"] for e in curves[1]] == pytest.approx([e["accuracy"] for e in curves[0]], abs=0.004)
     first, second = (safetensors.torch.load_file(run / "model.safetensors") for run in (one, two))

@@ -12,7 +12,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from maccal.plots import Theme, style
+from maccal.plots import Theme, short, style
 
 WIDTH = 7.2  # inches: a page without its margins
 SIZE = 8.0  # points of small text
@@ -142,26 +142,16 @@ def figure_of(axes: Axes) -> Figure:
 
 
 def in_points(axes: Axes, places: Sequence[tuple[float, float]]) -> np.ndarray:
-    """Where places of the data are on the page, in points; the limits of the axes must be set."""
-    figure = figure_of(axes)
-    figure.draw_without_rendering()  # the layout must stand before anything is measured
-    return np.asarray(axes.transData.transform(places)) * 72 / figure.dpi
-
-
-def short(name: str) -> str:
-    """What a figure has room for.
-
-    >>> short("resnet50, 10,000 images"), short("a name that nobody would give to a network")
-    ('resnet50, 10,000 images', 'a name that nobody would give…')
-    """
-    return name if len(name) <= LONGEST else name[: LONGEST - 1].rstrip() + "…"
+    """Where places of the data are on the page, in points; limits must be set and the figure laid out."""
+    return np.asarray(axes.transData.transform(places)) * 72 / figure_of(axes).dpi
 
 
 def write_beside(axes: Axes, label: Label, dx: float, dy: float, line: bool = False) -> None:
     """The name so many points from its place: right of there, or left if dx is negative; with a thin line if asked for."""
     look = {"arrowstyle": "-", "color": label.colour, "linewidth": 0.5, "alpha": 0.7, "shrinkA": 0, "shrinkB": 2}
+    name = short(label.name, LONGEST)
     axes.annotate(
-        short(label.name), (label.x, label.y), (dx, dy), textcoords="offset points", fontsize=SIZE, color=label.colour, va="center",
+        name, (label.x, label.y), (dx, dy), textcoords="offset points", fontsize=SIZE, color=label.colour, va="center",
         ha="right" if dx < 0 else "left", arrowprops=look if line else None, parse_math=False, annotation_clip=False,
     )  # fmt: skip
 
@@ -179,40 +169,43 @@ def name_points(axes: Axes, labels: Sequence[Label], corners: Sequence[tuple[flo
 
     `corners` are the ends of a point's bars: left, bottom, right and top.
     """
-    places = in_points(axes, [(label.x, label.y) for label in labels])
-    ends = [in_points(axes, [corner[:2] for corner in corners]), in_points(axes, [corner[2:] for corner in corners])]
+    middles = [(label.x, label.y) for label in labels]
+    edges = [(axes.get_xlim()[end], axes.get_ylim()[end]) for end in (0, 1)]
+    bars = [corner[:2] for corner in corners] + [corner[2:] for corner in corners]
+    places, low, high, (lowest, highest) = np.split(
+        in_points(axes, [*middles, *bars, *edges]), np.cumsum([len(middles), len(corners), len(corners)])
+    )
     taken = [np.array([*place - 3, *place + 3]) for place in places]
-    taken += [np.array([x - 1, bottom, x + 1, top]) for (x, _), (_, bottom), (_, top) in zip(places, *ends, strict=True)]
-    taken += [np.array([left, y - 1, right, y + 1]) for (_, y), (left, _), (right, _) in zip(places, *ends, strict=True)]
-    lowest, highest = in_points(axes, [(axes.get_xlim()[0], axes.get_ylim()[0]), (axes.get_xlim()[1], axes.get_ylim()[1])])
+    for (x, y), (left, bottom), (right, top) in zip(places, low, high, strict=True):
+        taken += [np.array([x - 1, bottom, x + 1, top]), np.array([left, y - 1, right, y + 1])]
     for index in np.argsort(-places[:, 1], kind="stable"):
-        width = 0.58 * SIZE * len(short(labels[index].name))
-        steps = [(side * far, 4.0 * up) for far in (5.0, 20.0, 35.0, 50.0) for side in (1, -1) for up in range(-11, 12)]
-        boxes = [box(places[index], step, width) for step in steps]
-        costs = [overlap(one, taken) + 20 * beyond(one, lowest, highest) + length(s) for one, s in zip(boxes, steps, strict=True)]
-        dx, dy = steps[best := int(np.argmin(costs))]
+        boxes = boxes_beside(places[index], 0.58 * SIZE * len(short(labels[index].name, LONGEST)))
+        costs = overlap(boxes, np.array(taken)) + 20 * beyond(boxes, lowest, highest) + LENGTHS
+        best = int(np.argmin(costs))
+        dx, dy = STEPS[best].tolist()
         taken.append(boxes[best])
         write_beside(axes, labels[index], dx, dy, line=abs(dx) > 5 or abs(dy) > 4)
 
 
-def box(place: np.ndarray, step: tuple[float, float], width: float) -> np.ndarray:
-    """Left, bottom, right and top of a name written beside a place."""
-    left, middle = place[0] + step[0] - (width if step[0] < 0 else 0), place[1] + step[1]
-    return np.array([left, middle - SIZE / 2, left + width, middle + SIZE / 2])
+# Where a name may stand, in points from its place; and how far that is, right being a little better than left: less than any
+# overlap that could be seen
+STEPS = np.array([(side * far, 4.0 * up) for far in (5.0, 20.0, 35.0, 50.0) for side in (1, -1) for up in range(-11, 12)])
+LENGTHS = 0.05 * np.abs(STEPS).sum(1) + np.where(STEPS[:, 0] < 0, 0.1, 0)
 
 
-def overlap(one: np.ndarray, taken: Sequence[np.ndarray]) -> float:
-    """The area that a box shares with others."""
-    others = np.array(taken)
-    sides = np.minimum(one[2:], others[:, 2:]) - np.maximum(one[:2], others[:, :2])
-    return float(np.where((sides > 0).all(1), sides.prod(1), 0).sum())
+def boxes_beside(place: np.ndarray, width: float) -> np.ndarray:
+    """Left, bottom, right and top of a name beside a place, one row for each of STEPS."""
+    left = place[0] + STEPS[:, 0] - np.where(STEPS[:, 0] < 0, width, 0)
+    middle = place[1] + STEPS[:, 1]
+    return np.stack([left, middle - SIZE / 2, left + width, middle + SIZE / 2], 1)
 
 
-def beyond(one: np.ndarray, lowest: np.ndarray, highest: np.ndarray) -> float:
-    """How far a box reaches out of the axes."""
-    return float(np.maximum(0, [*(lowest - one[:2]), *(one[2:] - highest)]).sum())
+def overlap(boxes: np.ndarray, taken: np.ndarray) -> np.ndarray:
+    """The area that each box shares with what is there."""
+    sides = np.minimum(boxes[:, None, 2:], taken[:, 2:]) - np.maximum(boxes[:, None, :2], taken[:, :2])
+    return np.asarray(np.where((sides > 0).all(2), sides.prod(2), 0).sum(1))
 
 
-def length(step: tuple[float, float]) -> float:
-    """Of the way to a name, right being a little better than left: less than any overlap that could be seen."""
-    return 0.05 * (abs(step[0]) + abs(step[1])) + (0.1 if step[0] < 0 else 0)
+def beyond(boxes: np.ndarray, lowest: np.ndarray, highest: np.ndarray) -> np.ndarray:
+    """How far each box reaches out of the axes."""
+    return np.asarray(np.maximum(0, np.hstack([lowest - boxes[:, :2], boxes[:, 2:] - highest])).sum(1))

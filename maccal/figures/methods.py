@@ -13,6 +13,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from maccal import paper
 from maccal.figures.drawing import (
+    LONGEST,
     OTHERS,
     SERIES,
     SIZE,
@@ -25,7 +26,6 @@ from maccal.figures.drawing import (
     name_points,
     note,
     percent,
-    short,
 )
 from maccal.figures.selection import (
     Place,
@@ -43,8 +43,8 @@ from maccal.figures.selection import (
     title,
     without,
 )  # fmt: skip
-from maccal.methods import method as plan_of
-from maccal.plots import Theme, style
+from maccal.paper import HEADS
+from maccal.plots import Theme, lay_out, short, style
 
 MEASURES = {"accuracy": "accuracy", "ece": "ECE", "aece": "AECE", "mce": "MCE"}
 FAR = 10  # the highest ECE by the lowest, from where on the leaderboard's axis is logarithmic
@@ -177,7 +177,7 @@ def dress_panel(axes: Axes, panel: Panel, theme: Theme) -> None:
     axes.set_title(name, loc="left", color=theme.ink, fontsize=10, fontweight="bold", pad=18, parse_math=False)
     words = ", ".join(part for part in (panel.place[1], images) if part)
     look: dict[str, Any] = {"color": theme.quiet, "fontsize": SIZE, "parse_math": False}
-    axes.annotate(short(words), (0, 1), (0, 6), xycoords="axes fraction", textcoords="offset points", **look)
+    axes.annotate(short(words, LONGEST), (0, 1), (0, 6), xycoords="axes fraction", textcoords="offset points", **look)
 
 
 def write_numbers(axes: Axes, methods: Sequence[str], values: np.ndarray, theme: Theme) -> None:
@@ -247,7 +247,7 @@ def plot_averages(data: Averages, theme: Theme | None = None) -> Figure:
 
 def name_lines(axes: Axes, methods: Sequence[str], theme: Theme) -> None:
     """The methods beside the axes, from the top down."""
-    axes.set_yticks(range(len(methods)), [short(title(name)) for name in methods], parse_math=False)
+    axes.set_yticks(range(len(methods)), [short(title(name), LONGEST) for name in methods], parse_math=False)
     axes.set_ylim(len(methods) - 0.5, -0.5)
     for tick, name in zip(axes.get_yticklabels(), methods, strict=True):
         tick.set(color=colour_of(name, theme), fontweight="bold" if name in COMPARED else "normal")
@@ -332,6 +332,7 @@ def plot_shift(panels: Sequence[Shift], theme: Theme | None = None) -> Figure:
     handles: list[Any] = [Line2D([], [], color=theme.quiet, alpha=OTHERS, label="other methods", linewidth=1)]
     note(figure, theme, [*handles, Patch(color=theme.band, label="calibrated at severity 0, 95 %", linewidth=0)], words)
     for one, ends in named:
+        lay_out(figure)
         name_ends(one, ends)
     return figure
 
@@ -379,11 +380,11 @@ def prepare_cost(rows: Iterable[Row]) -> list[Cost]:
 
 
 def total_seconds(row: Row, whole: dict[str, float]) -> float | None:
-    """None if the time of stage I is not known."""
+    """None if the time of stage I is not known. Of a method alone, that is vanilla's."""
     if row["run"].get("stage2") is None:
         return whole[row["name"]]
     data, model = place_of(row)
-    first = whole.get(f"{data}-{model}-{plan_of(row['run']['method']).first}-s{row['run']['seed']}")
+    first = whole.get(f"{data}-{model}-vanilla-s{row['run']['seed']}") if row["run"]["method"] in HEADS else None
     return None if first is None else first + whole[row["name"]]
 
 
@@ -409,6 +410,7 @@ def plot_cost(panels: Sequence[Cost], theme: Theme | None = None) -> Figure:
     seeds = np.concatenate([panel.ece.seeds for panel in panels])
     missing = without(name for panel in panels for name in panel.left_out)
     note(figure, theme, [Patch(color=theme.band, label="calibrated, 95 %", linewidth=0)], bars_say(seeds) + missing)
+    lay_out(figure)
     for panel, one in zip(panels, axes, strict=True):
         points = zip(panel.methods, panel.seconds.tolist(), panel.ece.mean.tolist(), strict=True)
         bars = zip(

@@ -14,8 +14,6 @@ from matplotlib.patches import Patch
 
 from maccal.figures.drawing import OTHERS, SERIES, SIZE, canvas, dress, figure_of, note, percent
 from maccal.figures.selection import Place, Row, needed, place_of, plain, set_title
-from maccal.metrics import Bins
-from maccal.metrics.bins import TICK
 from maccal.plots import FEW, Reliability, Theme, prepare_reliability, style
 
 Numbers = Mapping[str, np.ndarray]
@@ -201,15 +199,29 @@ def side(numbers: Mapping[str, Any], name: str) -> Side:
     return Side(place, labels, entropy, angles, float(off.mean()), float(off.std()), diagram)
 
 
+@dataclass(frozen=True)
+class Curve:
+    """A calibration curve as sums over its bins."""
+
+    edges: np.ndarray
+    count: np.ndarray
+    correct: np.ndarray
+    confidence: np.ndarray
+    n: int
+
+
 def diagram_of(curve: Numbers, numbers: Mapping[str, Any], name: str) -> Reliability:
     """The diagram of a calibration curve; ValueError if the numbers are not of the same predictions."""
     count = np.asarray(curve["count"], np.float64)
+    if not count.sum():
+        raise ValueError(f"the curve {name} has no rows")
     confidence, accuracy = (np.nan_to_num(np.asarray(curve[key], np.float64)) for key in ("confidence", "accuracy"))
-    sums = np.stack([count, np.rint(accuracy * count), confidence * count * TICK, 0 * count])
-    bins = Bins(np.asarray(curve["edges"], np.float64), sums, int(count.sum()))
-    if abs(bins.ece() - numbers["ece"]) > 1e-4:
+    edges = np.asarray(curve["edges"], np.float64)
+    bins = Curve(edges, count, np.rint(accuracy * count), confidence * count, int(count.sum()))
+    ece = float(np.abs(bins.confidence - bins.correct).sum() / bins.n)
+    if abs(ece - numbers["ece"]) > 1e-4:
         raise ValueError(
-            f"the curve {name} has an ECE of {bins.ece():.4f} and its numbers {numbers['ece']:.4f}; they must belong together"
+            f"the curve {name} has an ECE of {ece:.4f} and its numbers {numbers['ece']:.4f}; they must belong together"
         )
     return prepare_reliability(bins, {key: float(numbers[key]) for key in INTERVALS}, name)
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from maccal.methods import METHODS
+from maccal.paper import TITLES
 
 Row = Mapping[str, Any]
 Place = tuple[str, str]  # data set, with the number of its images where limited, and network
@@ -77,11 +77,18 @@ def one_place(rows: Sequence[Row], grid: str) -> Place:
 
 
 def by_seed(rows: Sequence[Row], key: Callable[[Row], Key]) -> dict[Key, list[list[Row]]]:
-    """For each key its seeds, each a list of rows, one in every place of `rows`; incomplete seeds are left out."""
+    """For each key its seeds, each a list of rows, one in every place of `rows`; incomplete seeds are left out.
+
+    ValueError where two rows would have the same place in the figure: one would hide the other.
+    """
     places = sorted({place_of(row) for row in rows})
     found: dict[Key, dict[int, dict[Place, Row]]] = {}
     for row in rows:
-        found.setdefault(key(row), {}).setdefault(row["run"]["seed"], {})[place_of(row)] = row
+        cells = found.setdefault(key(row), {}).setdefault(row["run"]["seed"], {})
+        if place_of(row) in cells:
+            first = cells[place_of(row)]["name"]
+            raise ValueError(f"{first} and {row['name']} are runs of the same method and seed; pass one of them")
+        cells[place_of(row)] = row
     groups = {
         name: [[cells[place] for place in places] for _, cells in sorted(seeds.items()) if len(cells) == len(places)]
         for name, seeds in found.items()
@@ -126,7 +133,7 @@ def own_interval(rows: Sequence[Row], measure: str) -> tuple[float, float]:
 
 def in_order(methods: Iterable[str]) -> list[str]:
     """As in Table 1; those that are not there last."""
-    order = {name: place for place, name in enumerate(METHODS)}
+    order = {name: place for place, name in enumerate(TITLES)}
     return sorted(methods, key=lambda name: (order.get(name, len(order)), name))
 
 
@@ -135,7 +142,7 @@ def title(method: str) -> str:
     >>> title("maccal"), title("mixup+maccal"), title("flsd"), title("new")
     ('MaC-Cal', 'mixup + MaC-Cal', 'FLSD', 'new')
     """
-    return " + ".join(NAMES.get(part) or (METHODS[part].title if part in METHODS else part) for part in method.split("+"))
+    return " + ".join(NAMES.get(part) or TITLES.get(part, part) for part in method.split("+"))
 
 
 def set_title(data: str) -> str:

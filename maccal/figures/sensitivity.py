@@ -26,7 +26,7 @@ from maccal.figures.selection import (
     spread_of,
     title,
 )
-from maccal.plots import Theme
+from maccal.plots import Theme, lay_out
 
 MIXED = {"mixup": SERIES[1], "mit": SERIES[2], "mixup+maccal": SERIES[0]}
 FEEDBACK = {"training", "statistics=deployed"}  # what is not the method's own in the grid of gamma, but for gamma
@@ -140,6 +140,7 @@ def plot_gamma(data: Gamma, theme: Theme | None = None) -> Figure:
     patch = Patch(color=theme.band, label="calibrated, 95 %", linewidth=0)
     note(figure, theme, [*handles, patch], bars_say(np.concatenate([data.ece.seeds, *(s.seeds for s in data.references.values())])))
     right = axes.get_xlim()[1]
+    lay_out(figure)
     name_ends(axes, [Label(names[name][0], right, float(s.mean[0]), names[name][1]) for name, s in data.references.items()])
     return figure
 
@@ -177,5 +178,6 @@ def plot_sparsity(paths: Sequence[SparsityPath], theme: Theme | None = None) -> 
     last = max(int(path.epoch[-1]) for path in paths)
     axes.set(xlim=(1 if last > 1 else 0, last), ylim=(0, 1))
     note(figure, theme, [Line2D([], [], color=colour, label=set_title(data)) for data, colour in colours.items()], "a line a run")
+    lay_out(figure)
     name_ends(axes, [Label(place[1], last, float(np.mean(values)), colours[place[0]]) for place, values in ends.items()])
     return figure

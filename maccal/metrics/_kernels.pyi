@@ -3,3 +3,19 @@ def scan(
     wide: bool, probs: int, labels: int, rows: int, classes: int, confidence: int, correct: int, totals: int, lowest: int
 ) -> None: ...
 def collect(index: int, confidence: int, correct: int, rows: int, bins: int, tick: float, sums: int) -> None: ...
+def stream(
+    wide: bool,
+    probs: int,
+    logits: int,
+    labels: int,
+    rows: int,
+    classes: int,
+    tolerance: float,
+    edges: int,
+    bins: int,
+    first: int,
+    cells: int,
+    tick: float,
+    sums: int,
+    scores: int,
+) -> int: ...

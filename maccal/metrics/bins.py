@@ -1,8 +1,8 @@
 """Bins: the sums behind a reliability diagram, mergeable and exact.
 
 A bin keeps how many rows fell into it, how many were right, and the sum of their confidences. The sum is kept in fixed
-point, as two float64 numbers that only ever hold whole numbers, so that adding up is exact: the same rows give the same
-bits in any order, in any batches, on any number of processes, up to 2**27 rows. A confidence is kept to 2**-52; float32
+point, as three float64 numbers that only ever hold whole numbers, so that adding up is exact: the same rows give the same
+bits in any order, in any batches, on any number of processes, up to 2**53 rows. A confidence is kept to 2**-52; float32
 confidences above 1/1000 are kept without any rounding.
 
 This file holds the only binning function of the package. Two conventions:
@@ -21,11 +21,12 @@ import torch
 import torch.distributed
 from torch import Tensor
 
-from maccal.metrics.inputs import Array, blocks, check_confidence, check_labels, check_probs, kernels, stretches
+from maccal.metrics.arguments import check_bins, check_count
+from maccal.metrics.inputs import Array, as_tensor, blocks, check_confidence, check_labels, check_probs, kernels, stretches
 
 Convention = Literal["maccal", "focal"]
 Edges = Sequence[float] | np.ndarray
-TICK = 2.0**26  # a confidence is high / TICK + low / TICK**2, both whole numbers below TICK
+TICK = 2.0**26  # a sum of confidences is whole + high / TICK + low / TICK**2, high and low whole numbers below TICK
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,6 @@ class Worst:
 
 
 def equal_width_edges(bins: int) -> np.ndarray:
-    if bins < 1:
-        raise ValueError(f"bins is {bins}; at least one is needed")
     return np.arange(bins + 1) / bins
 
 
@@ -69,14 +68,15 @@ def assign(values: Tensor, edges: np.ndarray, convention: Convention) -> Tensor:
         nearest = (values * bins).add_(0.5).long()  # of equal widths only the nearest edge can matter: no search
         edge = torch.from_numpy(edges).to(values.device).index_select(0, nearest.flatten()).view_as(values)
         return nearest.sub_((values < edge).long()).clamp_(max=bins - 1)
-    if convention != "focal":
-        raise ValueError(f"convention is {convention!r}; choose 'maccal' or 'focal'")
     inside = torch.bucketize(values, torch.from_numpy(edges).to(values.device)) - 1
     return torch.where(inside < bins, inside, -1)
 
 
 def collect(index: Tensor, confidence: Tensor, correct: Tensor, size: int) -> np.ndarray:
-    """Rows count, correct, high, low of every bin: float64 sums of whole numbers. Index -1 is left out."""
+    """Rows count, correct, high, low of every bin: float64 sums of whole numbers. Index -1 is left out.
+
+    A fifth row is zero, for what `settled` carries. The sums are exact for calls of up to 2**27 rows.
+    """
     return (collect_compiled if kernels and index.device.type == "cpu" else collect_torch)(index, confidence, correct, size)
 
 
@@ -88,14 +88,23 @@ def collect_torch(index: Tensor, confidence: Tensor, correct: Tensor, size: int)
     high = scaled.floor()
     low = ((scaled - high) * TICK).round()
     sums = [torch.bincount(index, part, minlength=size) for part in (high, low)]
-    return torch.stack([outcome.sum(1), outcome[:, 1], *sums]).cpu().numpy()
+    return torch.stack([outcome.sum(1), outcome[:, 1], *sums, torch.zeros_like(sums[0])]).cpu().numpy()
 
 
 def collect_compiled(index: Tensor, confidence: Tensor, correct: Tensor, size: int) -> np.ndarray:
-    sums = np.zeros((4, size))
+    sums = np.zeros((5, size))
     assert kernels is not None
     kernels.collect(index.data_ptr(), confidence.data_ptr(), correct.data_ptr(), len(index), size, TICK, sums.ctypes.data)
     return sums
+
+
+def settled(sums: np.ndarray) -> np.ndarray:
+    """The same sums with high and low below TICK, what is over carried to the left: the one form of a value, far from 2**53."""
+    count, correct, high, low, whole = sums
+    carry = np.floor(low / TICK)
+    high = high + carry
+    over = np.floor(high / TICK)
+    return np.stack([count, correct, high - over * TICK, low - carry * TICK, whole + over])
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +116,7 @@ class Bins:
     >>> (a + b).n, round((a + b).ece(), 4)
     (3, 0.55)
 
-    `sums` has rows count, correct, high, low over a last axis of bins; classwise sums have an axis of classes between.
+    `sums` has rows count, correct, high, low, whole over a last axis of bins; classwise sums have an axis of classes between.
     """
 
     edges: np.ndarray
@@ -118,8 +127,10 @@ class Bins:
     @classmethod
     def empty(cls, bins: int | Edges = 15, *, classes: int | None = None, convention: Convention = "maccal") -> "Bins":
         """No rows yet: the start of a stream, `total += Bins.of(...)`."""
-        edges = equal_width_edges(bins) if isinstance(bins, int) else check_edges(bins, convention)
-        shape = (4, len(edges) - 1) if classes is None else (4, classes, len(edges) - 1)
+        check_convention(convention)
+        edges = check_edges(bins, convention)
+        width = len(edges) - 1
+        shape = (5, width) if classes is None else (5, check_count(classes, "classes"), width)
         return cls(edges, np.zeros(shape), 0, convention)
 
     @classmethod
@@ -130,7 +141,7 @@ class Bins:
         width, sums = len(start.edges) - 1, start.sums
         for part in stretches(len(c)):  # the sums are exact, so steps that stay in cache change nothing but the time
             index = assign(c[part], start.edges, convention)
-            sums = sums + collect(index, c[part], hit[part], width)
+            sums = settled(sums + collect(index, c[part], hit[part], width))
         return cls(start.edges, sums, len(c), convention)
 
     @classmethod
@@ -141,14 +152,14 @@ class Bins:
         y = check_labels(labels, p)
         start = cls.empty(bins, classes=classes, convention=convention)
         width = len(start.edges) - 1
-        sums = np.zeros((4, classes * width))
+        sums = np.zeros((5, classes * width))
         names = torch.arange(classes, device=p.device)
         for part in blocks(rows, classes):
             value = p[part].double().clamp(max=1.0)  # a float32 row may overshoot one by an ulp
             index = assign(value, start.edges, convention)
             index = torch.where(index < 0, -1, index + names * width)
-            sums += collect(index.flatten(), value.flatten(), (y[part, None] == names).flatten(), classes * width)
-        return cls(start.edges, sums.reshape(4, classes, width), rows, convention)
+            sums = settled(sums + collect(index.flatten(), value.flatten(), (y[part, None] == names).flatten(), classes * width))
+        return cls(start.edges, sums.reshape(5, classes, width), rows, convention)
 
     def coarsen(self, bins: int | Edges) -> "Bins":
         """The same rows in wider bins, whose edges are among these: the very sums that `of` would have made."""
@@ -156,15 +167,19 @@ class Bins:
         if not np.isin(coarse.edges, self.edges).all():
             raise ValueError("the edges of wider bins must be among the edges of these")
         sums = np.add.reduceat(self.sums, np.searchsorted(self.edges, coarse.edges[:-1]), axis=-1)
-        return Bins(coarse.edges, sums, self.n, self.convention)
+        return Bins(coarse.edges, settled(sums), self.n, self.convention)
 
     def __add__(self, other: "Bins") -> "Bins":
+        if not isinstance(other, Bins):
+            return NotImplemented
         same = (
             self.sums.shape == other.sums.shape and np.array_equal(self.edges, other.edges) and self.convention == other.convention
         )
         if not same:
             raise ValueError("these Bins have different edges, classes or conventions; only like Bins add up")
-        return Bins(self.edges, self.sums + other.sums, self.n + other.n, self.convention)
+        if self.n + other.n > 2**53:
+            raise ValueError("more than 2**53 rows: the counts would no longer be exact")
+        return Bins(self.edges, settled(self.sums + other.sums), self.n + other.n, self.convention)
 
     def __radd__(self, other: int) -> "Bins":
         if other != 0:  # sum() starts from 0
@@ -183,7 +198,7 @@ class Bins:
         total = torch.tensor([*self.sums.flat, self.n], dtype=torch.float64, device="cuda" if on_gpu else "cpu")
         torch.distributed.all_reduce(total, group=group)
         *sums, n = total.tolist()
-        return Bins(self.edges, np.reshape(sums, self.sums.shape), int(n), self.convention)
+        return Bins(self.edges, settled(np.reshape(sums, self.sums.shape)), int(n), self.convention)
 
     @property
     def count(self) -> np.ndarray:
@@ -196,7 +211,7 @@ class Bins:
     @property
     def confidence(self) -> np.ndarray:
         """The sum of the confidences in each bin."""
-        return self.sums[2] / TICK + self.sums[3] / TICK**2
+        return self.sums[4] + (self.sums[2] / TICK + self.sums[3] / TICK**2)  # exact within the brackets
 
     @property
     def gap(self) -> np.ndarray:
@@ -213,7 +228,8 @@ class Bins:
     def mce(self, min_count: int = 1) -> Worst:
         """The largest |gap| of the bins that hold at least `min_count` rows; gap NaN and count 0 if no bin does."""
         self._not_empty()
-        gap = np.where(self.count >= max(1, min_count), np.abs(self.gap), -1.0)
+        few = max(1, check_count(min_count, "min_count", least=0))
+        gap = np.where(self.count >= few, np.abs(self.gap), -1.0)
         worst = int(gap.argmax())
         if gap.flat[worst] < 0:
             return Worst(float("nan"), 0, 0.0, 1.0)
@@ -236,10 +252,18 @@ class Bins:
             raise ValueError("these Bins hold no rows")
 
 
-def check_edges(edges: Edges, convention: Convention) -> np.ndarray:
-    array = np.asarray(edges, dtype=np.float64)
-    if array.ndim != 1 or len(array) < 2 or not (np.diff(array) >= 0).all():
+def check_edges(bins: int | Edges, convention: Convention) -> np.ndarray:
+    """The edges of a number of equal-width bins, or those given."""
+    if isinstance(bins, str) or not hasattr(bins, "__len__") or getattr(bins, "ndim", 1) == 0:
+        return equal_width_edges(check_bins(bins))
+    array = as_tensor(bins, "bins").cpu().double().numpy().copy()
+    if array.ndim != 1 or len(array) < 2 or not np.isfinite(array).all() or not (np.diff(array) >= 0).all():
         raise ValueError("bins must be a number of bins, or their ascending edges")
     if convention == "maccal" and not (array[0] <= 0 and array[-1] >= 1):
         raise ValueError(f"the edges of the bins run from {array[0]:g} to {array[-1]:g}; they must cover 0 to 1")
     return array
+
+
+def check_convention(convention: Convention) -> None:
+    if convention not in ("maccal", "focal"):
+        raise ValueError(f"convention is {convention!r}; choose 'maccal' or 'focal'")

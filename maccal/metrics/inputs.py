@@ -7,16 +7,16 @@ Behind the door the code trusts its arguments.
 `top_label` is the hot path of the package: one trip through memory for N x K probabilities, checks included.
 """
 
-import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from types import ModuleType
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
+
+from maccal.metrics.arguments import Array as Array
+from maccal.metrics.arguments import as_tensor as as_tensor
 
 kernels: ModuleType | None
 try:
@@ -24,25 +24,9 @@ try:
 except ImportError:  # installed without a C compiler
     kernels = None
 
-Array = Any  # numpy array, torch tensor, or anything numpy.asarray understands
-
 BLOCK = 1 << 20  # elements read per block: 4 MB of float32, so that the second look at a row finds it in cache
 STRETCH = 32_000  # elements of a vector per step: torch shares out the work from 32,768 on
 SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}  # float32 and float64 rows: 1e-3
-
-
-def as_tensor(values: Array, name: str) -> Tensor:
-    """A tensor over the caller's memory, without a copy where none is needed."""
-    if isinstance(values, Tensor):
-        return values.detach()
-    array = np.asarray(values)
-    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
-        raise ValueError(f"{name} has dtype {array.dtype}; pass an array of numbers")
-    if not array.dtype.isnative or any(stride < 0 for stride in array.strides):
-        array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # memory maps: we only read
-        return torch.from_numpy(array)
 
 
 def like(result: Tensor, source: Array) -> Array:
@@ -148,7 +132,7 @@ def check_scores(scores: Array, name: str) -> Tensor:
     tensor = as_tensor(scores, name)
     if tensor.ndim != 1 or tensor.shape[0] == 0:
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected a vector of at least one score")
-    tensor = tensor.to(torch.float64)
+    tensor = tensor.to(torch.float64).contiguous()
     if bool(tensor.isnan().any()):
         raise ValueError(f"{name} is NaN in row {first(tensor.isnan())}")
     return tensor
@@ -210,6 +194,7 @@ def row_sums(block: Tensor) -> Tensor:
 def softmax(logits: Array) -> Array:
     """Probabilities from logits, row by row.
 
+    >>> import numpy as np
     >>> softmax(np.array([[0.0, 0.0], [0.0, np.log(3)]])).tolist()
     [[0.5, 0.5], [0.25, 0.75]]
     """
@@ -222,6 +207,7 @@ def top_label(probs: Array, labels: Array) -> tuple[Array, Array]:
     Of classes that share the largest probability the first counts, as with argmax. A row may sum to one only within the
     rounding of its type; a largest probability above 1 by that much is 1.
 
+    >>> import numpy as np
     >>> confidence, correct = top_label(np.array([[0.8, 0.2], [0.5, 0.5]]), np.array([0, 1]))
     >>> confidence.tolist(), correct.tolist()
     ([0.8, 0.5], [True, False])

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.fft import dct, idct
 from torch import Tensor
 
+from maccal.metrics.arguments import check_bins
 from maccal.metrics.bins import Bins, Convention, equal_mass_edges
 from maccal.metrics.inputs import Array, check_confidence
 
@@ -69,7 +70,8 @@ def debiased_squared_ce(confidence: Array, correct: Array, bins: int = 15) -> fl
 def equal_mass(confidence: Array, correct: Array, bins: int, convention: Convention = "maccal") -> Bins:
     """The rows in bins of about equal numbers of rows."""
     c, hit = check_confidence(confidence, correct)
-    return Bins.of(c, hit, equal_mass_edges(c, bins, convention), convention=convention)
+    edges = equal_mass_edges(c, check_bins(bins), convention)
+    return Bins.of(c, hit, edges, convention=convention)
 
 
 def classwise_ece(probs: Array, labels: Array, bins: int = 15, *, convention: Convention = "maccal") -> float:

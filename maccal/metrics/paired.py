@@ -13,6 +13,7 @@ import torch
 from scipy.stats import norm
 from torch import Tensor
 
+from maccal.metrics.arguments import check_bins, generator
 from maccal.metrics.bins import assign, equal_width_edges
 from maccal.metrics.inputs import Array, check_confidence, top_label
 from maccal.metrics.miscalibration import ece
@@ -49,6 +50,7 @@ def compare(
     >>> result["ece"].difference > 0.1, result["ece"].real, result["accuracy"].difference
     (True, True, 0.0)
     """
+    bins = check_bins(bins)
     models = [(top_label(p, labels), row_scores(*as_scores(p, labels, None))) for p in (first, second)]
     checked = [check_confidence(*top) for top, _ in models]
     (_, hit_a), (_, hit_b) = checked
@@ -74,7 +76,7 @@ def paired_means(difference: Tensor) -> Difference:
 
 def paired_ece(models: list[tuple[Tensor, Tensor]], bins: int, resamples: int, seed: int) -> Difference:
     """The paired bootstrap of ECE, on per-bin sums of residuals a row, or of a random block of rows where there are many."""
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     n = len(models[0][0])
     units = min(n, BLOCKS)
     block = torch.from_numpy(rng.permutation(n) * units // n)

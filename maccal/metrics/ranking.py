@@ -4,10 +4,15 @@ Ties are shared out evenly (the expectation over all orders of the tied rows), s
 In-distribution is the positive class throughout: a good score is high for ID rows and low for OOD rows.
 """
 
+from functools import cache
+
 import numpy as np
 import torch
 
+from maccal.metrics.arguments import check_share
 from maccal.metrics.inputs import Array, check_confidence, check_logits, check_probs, check_scores, like
+
+TABLE = 1 << 16  # harmonic numbers that are kept
 
 
 def aurc(confidence: Array, correct: Array) -> float:
@@ -31,13 +36,23 @@ def e_aurc(confidence: Array, correct: Array) -> float:
 
 def best_aurc(wrong: np.ndarray, n: int) -> np.ndarray:
     """AURC when all wrong rows come last: sum over the ranks k of the last `wrong` of (1 - (n - wrong) / k) / n."""
-    h = harmonic(n)
-    return (wrong - (n - wrong) * (h[n] - h[n - wrong])) / n
+    later = harmonic(np.asarray(n)) - harmonic(n - np.asarray(wrong))
+    return np.asarray((wrong - (n - wrong) * later) / n)
 
 
-def harmonic(n: int) -> np.ndarray:
-    """H_0 .. H_n, H_k = 1 + 1/2 + ... + 1/k."""
-    return np.concatenate([[0.0], (1 / np.arange(1, n + 1)).cumsum()])
+def harmonic(k: np.ndarray) -> np.ndarray:
+    """H_k = 1 + 1/2 + ... + 1/k for whole numbers k >= 0; beyond TABLE by its series, whose next term is below 1e-20."""
+    if k.max() < TABLE:
+        return harmonics()[k]
+    high = np.maximum(k, TABLE)
+    series = np.log(high) + np.euler_gamma + 1 / (2 * high) - 1 / (12.0 * high * high)
+    return np.where(k < TABLE, harmonics()[np.minimum(k, TABLE)], series)
+
+
+@cache
+def harmonics() -> np.ndarray:
+    """H_0 .. H_TABLE."""
+    return np.concatenate([[0.0], (1 / np.arange(1, TABLE + 1)).cumsum()])
 
 
 def accuracy_at_coverage(confidence: Array, correct: Array, coverage: float) -> float:
@@ -46,10 +61,9 @@ def accuracy_at_coverage(confidence: Array, correct: Array, coverage: float) -> 
     >>> accuracy_at_coverage(np.array([0.9, 0.8, 0.7, 0.6]), np.array([1, 1, 0, 1]), 0.5)
     1.0
     """
-    if not 0 < coverage <= 1:
-        raise ValueError(f"coverage is {coverage}; expected a share above 0 and at most 1")
+    share = check_share(coverage, "coverage")
     risk = risk_curve(confidence, correct)
-    return float(1 - risk[int(np.ceil(coverage * len(risk) - 1e-9)) - 1])
+    return float(1 - risk[max(1, int(np.ceil(share * len(risk) - 1e-9))) - 1])
 
 
 def risk_curve(confidence: Array, correct: Array) -> np.ndarray:
@@ -80,6 +94,7 @@ def fpr95(id_scores: Array, ood_scores: Array, tpr: float = 0.95) -> float:
     >>> fpr95(np.array([0.9, 0.8, 0.7, 0.6]), np.array([0.65, 0.2]), tpr=0.75)
     0.0
     """
+    tpr = check_share(tpr, "tpr")
     inside = check_scores(id_scores, "id_scores").cpu().numpy()
     outside = check_scores(ood_scores, "ood_scores").cpu().numpy()
     thresholds = np.unique(np.concatenate([inside, outside]))[::-1]

@@ -12,21 +12,23 @@ therefore centred: point + (resample - mean of the resamples). It covers the sta
 so the two can be compared.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import norm
 from torch import Tensor
 
+from maccal.metrics.arguments import check_bins, check_count, check_share, generator
 from maccal.metrics.bins import Bins, assign, equal_mass_edges, equal_width_edges
-from maccal.metrics.inputs import Array, as_tensor, check_confidence
+from maccal.metrics.inputs import Array, as_tensor, check_confidence, like
 from maccal.metrics.miscalibration import smooth_error, to_grid
 from maccal.metrics.ranking import best_aurc, harmonic
 
 ROWS = 2048  # beyond this many rows they are gathered
 GROUPS = 1024  # into about this many groups
-BATCH = 1 << 21  # numbers of one batch of resamples in flight
+BATCH = 1 << 18  # numbers of one batch of resamples in flight: 2 MB, of which a dozen are at work at a time
+RESAMPLES = 1_000_000  # at most
 GRID = 512  # cells of smece within a resample
 LEVEL = 0.95
 Z = float(norm.ppf((1 + LEVEL) / 2))  # half the width of a normal interval, in standard deviations
@@ -58,28 +60,45 @@ def bootstrap(metric: Callable[..., float], *arrays: Array, resamples: int = 100
     >>> 0.1 < low < 0.2 < high < 0.3
     True
     """
-    n = len(arrays[0])
-    if any(len(a) != n for a in arrays):
+    if not 0 < check_share(level, "level") < 1:
+        raise ValueError("level is 1; an interval that always holds the number is the whole line")
+    data = [like(as_tensor(a, f"array {place}"), a) for place, a in enumerate(arrays)]
+    n = same_length(data)
+    rng = generator(seed)
+    draws = []
+    for _ in range(check_resamples(resamples)):
+        rows = rng.integers(n, size=n)
+        draws.append(metric(*(a[rows] for a in data)))
+    return centred(metric(*data), np.array(draws), level, (-np.inf, np.inf))
+
+
+def same_length(arrays: Sequence[Array]) -> int:
+    if not arrays or any(a.ndim == 0 or len(a) == 0 for a in arrays):
+        raise ValueError("there are no rows to draw from; pass at least one array of at least one row")
+    if any(len(a) != len(arrays[0]) for a in arrays):
         raise ValueError(f"arrays of {', '.join(str(len(a)) for a in arrays)} rows; they must match one to one")
-    rng = np.random.default_rng(seed)
-    all_rows = (rng.integers(n, size=n) for many in batches(resamples, n) for _ in range(many))
-    draws = np.array([metric(*(a[rows] for a in arrays)) for rows in all_rows])
-    return centred(metric(*arrays), draws, level, (-np.inf, np.inf))
+    return len(arrays[0])
+
+
+def check_resamples(resamples: int) -> int:
+    return check_count(resamples, "resamples", most=RESAMPLES)
 
 
 def resample(
     confidence: Array, correct: Array, *, bins: int = 15, resamples: int = 1000, seed: int = 0
 ) -> tuple[Statistics, Statistics]:
     """Draws of every top-label statistic: from the bootstrap, and from a calibrated model with the same confidences."""
+    bins = check_bins(bins)
     return resample_groups(gather(*check_confidence(confidence, correct), bins), bins, resamples, seed)
 
 
 def resample_groups(groups: Groups, bins: int, resamples: int, seed: int) -> tuple[Statistics, Statistics]:
-    rng = np.random.default_rng(seed)
-    tables = [
-        [statistics(groups, *drawn, bins) for drawn in draws(groups, resamples, rng)] for draws in (bootstrap_draws, null_draws)
-    ]
-    boot, null = ({name: np.concatenate([part[name] for part in table]) for name in table[0]} for table in tables)
+    rng = generator(seed)
+    tables = []
+    for draws in (bootstrap_draws, null_draws):
+        parts = [statistics(groups, *drawn, bins) for drawn in draws(groups, resamples, rng, bins)]
+        tables.append({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+    boot, null = tables
     return boot, null
 
 
@@ -111,12 +130,14 @@ def groups_of(fine: Bins) -> Groups:
     return Groups(mean, right, count - right)
 
 
-def bootstrap_draws(groups: Groups, resamples: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def bootstrap_draws(
+    groups: Groups, resamples: int, rng: np.random.Generator, bins: int = 15
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Batches of (right, wrong) counts of resampled rows: N draws with replacement."""
     atoms = np.concatenate([groups.right, groups.wrong])
     n, size = int(atoms.sum()), len(atoms)
     rows = np.repeat(np.arange(size), atoms.astype(np.int64)) if n < 16 * size else None  # the cheaper way to the same counts
-    for many in batches(resamples, size):
+    for many in batches(resamples, max(size, bins, GRID)):
         if rows is None:
             drawn = rng.multinomial(n, atoms / n, many)
         else:
@@ -125,12 +146,12 @@ def bootstrap_draws(groups: Groups, resamples: int, rng: np.random.Generator) ->
         yield right, wrong
 
 
-def null_draws(groups: Groups, resamples: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def null_draws(groups: Groups, resamples: int, rng: np.random.Generator, bins: int = 15) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Batches of (right, wrong) counts of a calibrated model: each row is right with the probability it claims."""
     count = groups.right + groups.wrong
     trials = count.astype(np.int64)
     single = trials.max() == 1  # a comparison is much cheaper than a binomial draw
-    for many in batches(resamples, len(count)):
+    for many in batches(resamples, max(len(count), bins, GRID)):
         shape = (many, len(count))
         right = rng.random(shape) < groups.confidence if single else rng.binomial(trials, groups.confidence, shape)
         yield right.astype(np.float64), count - right
@@ -138,8 +159,7 @@ def null_draws(groups: Groups, resamples: int, rng: np.random.Generator) -> Iter
 
 def batches(resamples: int, width: int) -> Iterator[int]:
     """How many resamples of `width` numbers to draw at a time."""
-    if resamples < 1:
-        raise ValueError(f"resamples is {resamples}; at least one is needed")
+    resamples = check_resamples(resamples)
     most = max(1, BATCH // max(1, width))
     return (min(most, resamples - start) for start in range(0, resamples, most))
 
@@ -204,5 +224,4 @@ def area_under_risk(count: np.ndarray, wrong: np.ndarray, n: int) -> np.ndarray:
     before = np.cumsum(wrong, 1) - wrong
     b = np.cumsum(count, 1).astype(np.int64)
     a = b - count.astype(np.int64)
-    h = harmonic(n)
-    return ((before - a * share) * (h[b] - h[a]) + wrong).sum(1) / n
+    return np.asarray(((before - a * share) * (harmonic(b) - harmonic(a)) + wrong).sum(1) / n)

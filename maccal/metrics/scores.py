@@ -16,8 +16,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from maccal.metrics.arguments import check_given
 from maccal.metrics.inputs import Array, as_tensor, blocks, check_labels, check_logits, check_probs, top_label
 
+LARGE = 1e4
 LOG_SCALE_RANGE = (-5.0, 5.0)  # temperatures from 0.007 to 148
 
 
@@ -88,10 +90,7 @@ def brier_split(probs: Array | None = None, labels: Array = None, *, logits: Arr
 
 def as_scores(probs: Array | None, labels: Array, logits: Array | None) -> tuple[Tensor, Tensor]:
     """Checked log-probabilities or logits (they differ by a constant a row) and labels."""
-    if (probs is None) == (logits is None):
-        raise ValueError("pass either probs or logits=..., exactly one of them")
-    if labels is None:
-        raise ValueError("labels are missing")
+    check_given(probs, labels, logits)
     if logits is None:
         p = check_probs(probs)
         scores = (p if p.dtype == torch.float64 else p.float()).log()
@@ -115,13 +114,24 @@ def split_rows(scores: Tensor, labels: Tensor, which: int, before: Tensor) -> tu
     """The split of NLL (0) or Brier (1), given each row's score, and each row's score at the best temperature."""
     if not bool(before.sum().isfinite()):
         return Split(math.inf, math.nan, math.nan), before
-    scores = scores.clamp(min=-1e4)  # log 0 stays 0 at every temperature, without 0 x infinity
+    scores = within_reach(scores)
     log_scale = best_log_scale(lambda t: slope(scores, labels, t, which))
     after = row_scores(scores * math.exp(log_scale), labels)[which]
     if after.mean() > before.mean():  # rounding, where T = 1 is already best
         log_scale, after = 0.0, before
     refinement = float(after.mean())
     return Split(refinement, float(before.mean()) - refinement, math.exp(-log_scale)), after
+
+
+def within_reach(scores: Tensor) -> Tensor:
+    """The same rows with numbers that every temperature in the range leaves finite; log 0 stays 0, without 0 x infinity.
+
+    Logits beyond LARGE are counted from their row's largest: log-probabilities never are, they lie above -750, or at -infinity.
+    """
+    low, high = (float(end) for end in torch.aminmax(scores))
+    if high > LARGE or -math.inf < low < -LARGE:
+        return (scores - scores.amax(1, keepdim=True)).clamp(min=-1e36)
+    return scores.clamp(min=-LARGE)
 
 
 def best_log_scale(
@@ -166,6 +176,12 @@ def slope(scores: Tensor, labels: Tensor, log_scale: float, which: int) -> tuple
     return float(total[0]) / len(scores), float(total[1]) / len(scores)
 
 
+def variance(p: Tensor, values: Tensor) -> Tensor:
+    """Var_p of the values in each row, from centred values: E[x^2] - E[x]^2 may round to below zero."""
+    centred = values - (p * values).sum(1, keepdim=True)
+    return (p * centred.square()).sum(1)
+
+
 class NullScore(NamedTuple):
     """What a proper score does when labels are drawn from the probabilities themselves."""
 
@@ -184,10 +200,10 @@ def null_scores(scores: Tensor) -> tuple[NullScore, NullScore]:
         moved = p * (log_p + entropy[:, None])  # d p / d log(1 / T) at T = 1
         terms = (
             entropy,
-            (p * log_p.square()).sum(1) - entropy.square(),
+            variance(p, log_p),
             1 - square,
-            4 * (p.pow(3).sum(1) - square.square()),
-            4 * ((p * moved.square()).sum(1) - (p * moved).sum(1).square()),
+            4 * variance(p, p),
+            4 * variance(p, moved),
             2 * moved.square().sum(1),
         )
         total += torch.stack([term.sum(dtype=torch.float64) for term in terms])

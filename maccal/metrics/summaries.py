@@ -50,15 +50,28 @@ METRICS = {
 }
 
 
+BINNED = "_binned"  # a number of a Stream that sees confidences only to the width of a fine bin, so that it is another number
+
+
+def metric_of(name: str) -> Metric:
+    """The metric behind a name of a summary, `aurc` or `aurc_binned`."""
+    if name in METRICS:
+        return METRICS[name]
+    metric = METRICS[name.removesuffix(BINNED)]
+    return metric._replace(label=f"{metric.label} (binned)")
+
+
 class Summary(dict[str, Any]):
     """A plain dict of numbers that prints as a table."""
 
     def __str__(self) -> str:
         lines = [f"{self['n']:,} rows, {self['classes']} classes, {self['bins']} bins"]
-        for name, metric in METRICS.items():
+        for name in (key for metric in METRICS for key in (metric, f"{metric}{BINNED}")):
             if name not in self:
                 continue
-            cells = [f"{metric.label:<16}{show(self[name], metric.percent):>9}"]
+            metric = metric_of(name)
+            width = 16 if f"aurc{BINNED}" not in self else 22
+            cells = [f"{metric.label:<{width}}{show(self[name], metric.percent):>9}"]
             if f"{name}_low" in self:
                 cells.append(f"[{span(self, name, metric.percent)}]".ljust(22))
             if f"{name}_null_low" in self:
@@ -157,12 +170,17 @@ def top_label_metrics(confidence: Tensor, correct: Tensor, bins: int) -> dict[st
 def add_resampled(result: Summary, boot: Statistics, null: Statistics) -> None:
     """Intervals, null bands, p-values and the verdict from the draws of the top-label statistics."""
     for name in boot:
-        within = (-math.inf, math.inf) if name == "debiased_squared_ce" else (0.0, 1.0)
+        within = (-math.inf, math.inf) if name.startswith("debiased_squared_ce") else (0.0, 1.0)
         result.add(name, centred(result[name], boot[name], within=within), band(null[name]))
-    for name in TESTED:
+    for name in tested(result):
         result[f"{name}_p_value"] = (1 + int((null[name] >= result[name]).sum())) / (1 + len(null[name]))
-    result["p_value"] = min(1.0, len(TESTED) * min(result[f"{name}_p_value"] for name in TESTED))
+    result["p_value"] = min(1.0, len(TESTED) * min(result[f"{name}_p_value"] for name in tested(result)))
     result["verdict"] = verdict(result)
+
+
+def tested(result: Summary) -> list[str]:
+    """The names of TESTED in this summary, which may be a stream's."""
+    return [name if name in result else f"{name}{BINNED}" for name in TESTED]
 
 
 def add_score(result: Summary, name: str, before: Tensor, after: Tensor, null: NullScore) -> None:
@@ -216,10 +234,10 @@ def verdict(s: Summary) -> str:
     over, under = s["accuracy"] < s["accuracy_null_low"], s["accuracy"] > s["accuracy_null_high"]
     kind = "Overconfident" if over else "Underconfident" if under else "Miscalibrated, too sure here and not sure enough there"
     says = f"it says {show(s['confidence'], True)} and is right {show(s['accuracy'], True)} of the time"
-    clearest = min(TESTED, key=lambda name: s[f"{name}_p_value"])
+    clearest = min(tested(s), key=lambda name: s[f"{name}_p_value"])
     return f"{kind}: {says}. Its {evidence(s, clearest)} ({chance})."
 
 
 def evidence(s: Summary, name: str) -> str:
     floor = f"{100 * s[f'{name}_null_low']:.2f} to {100 * s[f'{name}_null_high']:.2f} %"
-    return f"{METRICS[name].label} is {show(s[name], True)}; a calibrated model with these confidences would score {floor}"
+    return f"{metric_of(name).label} is {show(s[name], True)}; a calibrated model with these confidences would score {floor}"

@@ -12,7 +12,9 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
+from maccal.io import FileError, open_regular
 from maccal.models.densenet import densenet
 from maccal.models.net import Net
 from maccal.models.resnet import basic_resnet, bottleneck_resnet, quick_resnet, wide_resnet
@@ -47,11 +49,30 @@ def build(name: str, classes: int) -> Net:
 
 
 def load_public(network: Net, file: Path | str) -> Net:
-    """Weights of the public 6n + 2 networks for CIFAR-10: a checkpoint whose state_dict calls the head `linear`."""
-    weights = torch.load(file, map_location="cpu", weights_only=True)["state_dict"]
-    names = {key: key.removeprefix("module.") for key in weights}
-    renamed = {
-        (n.replace("linear.", "head.") if n.startswith("linear.") else f"body.{n}"): weights[key] for key, n in names.items()
-    }
-    network.load_state_dict(renamed)
+    """Weights of the public 6n + 2 networks for CIFAR-10: a checkpoint whose state_dict calls the head `linear`.
+
+    FileError for a file that is not such a checkpoint, or that is of another network.
+    """
+    path = Path(file)
+    try:
+        network.load_state_dict(public_weights(path))
+    except RuntimeError as error:  # names or shapes; torch lists all of them, on many lines
+        reason = " ".join(str(error).split())[:300]
+        raise FileError(path, f"weights of another network ({reason})") from None
     return network.eval()
+
+
+def public_weights(path: Path) -> dict[str, Tensor]:
+    """By our names."""
+    with open_regular(path) as opened:
+        try:
+            weights = torch.load(opened, map_location="cpu", weights_only=True)["state_dict"]
+            tensors = {str(key): value for key, value in weights.items() if isinstance(value, Tensor)}
+        except Exception as error:  # unpickling may raise anything
+            reason = " ".join(str(error).split())[:300]
+            raise FileError(path, f"not a checkpoint with a state_dict ({type(error).__name__}: {reason})") from None
+    renamed = {}
+    for key, value in tensors.items():
+        name = key.removeprefix("module.")
+        renamed[name.replace("linear.", "head.") if name.startswith("linear.") else f"body.{name}"] = value
+    return renamed

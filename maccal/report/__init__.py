@@ -1,28 +1,27 @@
 """Results in, one self-contained HTML file out: no network, inline SVG, light and dark, every user string escaped.
 
-The page is built by Jinja from the template beside this file. Figures come from plots.py; they are drawn in placeholder colours
-which are then replaced by the page's CSS variables, so that one drawing serves both colour schemes.
+    maccal.report.evaluation     the page of one model, or of several on the same rows
+    maccal.report.leaderboard    the page of the benchmark
+
+Here is what both need. Pages are built by Jinja from the templates beside this file. Figures come from plots.py; they are
+drawn in placeholder colours which are then replaced by the page's CSS variables, so that one drawing serves both colour
+schemes. Only tags are changed: what a user calls a model is drawn as it is.
 """
 
 import io
-import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import matplotlib
-import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from maccal.io import readable
-from maccal.metrics import METRICS, Difference, Summary, compare
-from maccal.metrics.summaries import probability, show, span
-from maccal.plots import Reliability, Theme, plot_keep, plot_reliability, prepare_keep, prepare_reliability
-from maccal.predictions import Predictions, row
+from maccal.plots import Theme, any_letters
 
 
 def listing(words: Sequence[str]) -> str:
@@ -33,158 +32,41 @@ def listing(words: Sequence[str]) -> str:
     return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), words[-1]])
 
 
+TAG = re.compile("<[^<>]*>")
 PLACEHOLDERS = Theme(**{field.name: f"#{number:06x}" for number, field in enumerate(fields(Theme), start=0x010203)})
+VARIABLES = {colour: f"var(--{name})" for name, colour in asdict(PLACEHOLDERS).items()}
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
 TEMPLATES.filters["listing"] = listing
-ENDS = ("_low", "_high", "_null_low", "_null_high")
 
 
-@dataclass(frozen=True)
-class Evaluated:
-    """One model as the report shows it: its numbers, its diagram, and its row of results."""
+def svg(figure: Figure, dpi: float = 100) -> Markup:
+    """The figure as inline SVG whose colours are CSS variables and whose text is text; the same bytes every time.
 
-    name: str
-    numbers: Summary
-    diagram: Reliability
-    row: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A number in the table: its text, its interval, and the small picture of both."""
-
-    value: str
-    interval: str
-    null: str
-    picture: Markup
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Two models on the same rows: the second's numbers minus the first's."""
-
-    first: Evaluated
-    second: Evaluated
-    differences: Mapping[str, Difference]
-
-
-def evaluated(predictions: Predictions, path: Path, *, bins: int, resamples: int, seed: int) -> Evaluated:
-    """A model measured, from its predictions; the row names the file they came from."""
-    numbers = predictions.summary(bins=bins, resamples=resamples, seed=seed)
-    diagram = prepare_reliability(predictions.bins(bins), numbers, predictions.name)
-    settings = {"file": readable(path.name), "resamples": resamples, "seed": seed}
-    return Evaluated(predictions.name, numbers, diagram, row(predictions, numbers, **settings))
-
-
-def paired(first: Predictions, second: Predictions, **settings: int) -> dict[str, Difference]:
-    """Second minus first on the same rows; ValueError where the labels show that they are not."""
-    if not np.array_equal(first.labels, second.labels):
-        raise ValueError(
-            f"{first.name} and {second.name} do not have the same labels; a paired test needs the same rows in the same order"
-        )
-    return compare(first.probs, second.probs, first.labels, **settings)
-
-
-def evaluation_page(
-    models: list[Evaluated],
-    differences: Mapping[str, Difference] | Sequence[Compared] | None = None,
-    histories: Mapping[str, Sequence[Mapping[str, float]]] | None = None,
-) -> str:
-    """The page of one model or of several on the same rows.
-
-    Differences: of the second model and the first, or pairs of any two. Histories: of up to three runs of stage II, by name.
+    `dpi` is of what is a picture within the drawing. Figure.savefig would draw all of it twice, once for the layout alone.
     """
-    if isinstance(differences, Mapping):
-        differences = [Compared(models[0], models[1], differences)]
-    pairs = list(differences or [])
-    alone = pairs[0].differences if len(models) == 2 and pairs else {}
-    table = [
-        {
-            "key": key,
-            "label": metric.label,
-            "meaning": metric.meaning,
-            "cells": [cell(key, metric.percent, m.numbers, scale(key, models)) for m in models],
-            "difference": change(alone.get(key), metric.percent),
-        }
-        for key, metric in METRICS.items()
-    ]
-    paths = [prepare_keep(history, name) for name, history in (histories or {}).items()]
-    return TEMPLATES.get_template("evaluation.html").render(
-        models=models,
-        table=table,
-        compared=bool(alone),
-        pairs=[(p, [conclusion(key, d, [p.first, p.second]) for key, d in p.differences.items()]) for p in pairs],
-        figure=svg(plot_reliability([m.diagram for m in models], PLACEHOLDERS)),
-        keep=svg(plot_keep(paths, PLACEHOLDERS)) if paths else None,
-        css=Markup((Path(__file__).parent / "report.css").read_text()),
-        rows=Markup(json.dumps([m.row for m in models], indent=1).replace("<", "\\u003c")),
-    )
-
-
-def svg(figure: Figure) -> Markup:
-    """The figure as inline SVG whose colours are CSS variables and whose text is text; the same bytes every time."""
-    buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "maccal"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    buffer, before = io.StringIO(), figure.dpi
+    figure.dpi = dpi
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    with any_letters(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "maccal"}):
+        canvas: Any = FigureCanvasSVG(figure)
+        canvas.print_svg(buffer, metadata=nothing)
+    figure.dpi = before
     text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    for name, colour in asdict(PLACEHOLDERS).items():
-        text = text.replace(colour, f"var(--{name})")
-    return Markup(text)
+    return Markup(in_tags(text[text.index("<svg") :], lambda tag: coloured(tag, VARIABLES)))
 
 
-def scale(key: str, models: list[Evaluated]) -> tuple[float, float]:
-    """The common range of a metric's small pictures: from zero, unless the numbers are far from it."""
-    ends = [m.numbers[name] for m in models for name in (key, *(key + end for end in ENDS)) if name in m.numbers]
-    finite = [end for end in ends if math.isfinite(end)] or [0.0]
-    low, high = min(finite), max(finite)
-    low = low if low > 0.5 * high else min(low, 0.0)
-    return low, high if high > low else low + 1.0
+def in_tags(text: str, change: Callable[[str], str]) -> str:
+    """Change the tags of an SVG and leave its words alone: a model may be called #010203.
+
+    >>> in_tags('<text fill="a">a</text>', lambda tag: tag.replace('"a"', '"b"'))
+    '<text fill="b">a</text>'
+    """
+    return TAG.sub(lambda found: change(found[0]), text)
 
 
-def cell(key: str, percent: bool, numbers: Summary, limits: tuple[float, float]) -> Cell:
-    return Cell(
-        value=show(numbers[key], percent),
-        interval=span(numbers, key, percent),
-        null=span(numbers, f"{key}_null", percent),
-        picture=picture(key, numbers, limits),
-    )
-
-
-def picture(key: str, numbers: Summary, limits: tuple[float, float]) -> Markup:
-    """The null band as a bar, the interval as a line, the number as a dot; what is infinite or absent is left out."""
-    value, low, high, null_low, null_high = (
-        round(4 + 112 * (numbers.get(name, math.nan) - limits[0]) / (limits[1] - limits[0]), 2)
-        for name in (key, *(key + end for end in ENDS))
-    )
-    parts = []
-    if math.isfinite(null_low + null_high):
-        parts.append(f'<rect class="band" x="{null_low}" y="2" width="{max(1.0, null_high - null_low):.2f}" height="12"/>')
-    if math.isfinite(low + high):
-        parts.append(f'<path class="reach" d="M{low} 8H{high}"/>')
-    if math.isfinite(value):
-        parts.append(f'<circle cx="{value}" cy="8" r="3.2"/>')
-    return Markup('<svg class="mini" viewBox="0 0 120 16" width="120" height="16" aria-hidden="true">{}</svg>').format(
-        Markup("".join(parts))
-    )
-
-
-def change(d: Difference | None, percent: bool) -> dict[str, str]:
-    if d is None or math.isnan(d.difference):
-        return {"value": "", "p": ""}
-    return {"value": f"{'+' if d.difference > 0 else ''}{show(d.difference, percent)}", "p": probability(d.p_value)}
-
-
-def conclusion(key: str, d: Difference, models: list[Evaluated]) -> str:
-    """The paired test of one metric, as a sentence."""
-    metric = METRICS[key]
-    if math.isnan(d.difference):
-        return f"{metric.label}: no test, one of the models gave a label probability 0."
-    if not d.real:
-        return f"{metric.label}: no difference that chance would not explain ({probability(d.p_value)})."
-    which = models[1].name if (d.difference > 0) == (key == "accuracy") else models[0].name
-    size = show(abs(d.difference), metric.percent).replace(" %", " points")
-    reach = f"95 % interval of the difference {show(d.low, metric.percent)} to {show(d.high, metric.percent)}"
-    return f"{metric.label}: {which} is better by {size} ({probability(d.p_value)}; {reach})."
+def coloured(tag: str, colours: Mapping[str, str]) -> str:
+    for colour, variable in colours.items():
+        tag = tag.replace(colour, variable)
+    return tag

@@ -14,15 +14,16 @@ from itertools import pairwise
 from statistics import fmean, stdev
 from typing import Any, Literal
 
-from scipy.stats import rankdata
+import numpy as np
 
 from maccal import paper
-from maccal.methods import COMBINATIONS, METHODS
+from maccal.paper import TITLES
 from maccal.report.lines import LEVEL, Book, Contrast, Line, Row, Setting, against_zero, chance, contrast, points, titled
 from maccal.stage2 import ABLATION, Stage2
 
 Verdict = Literal["holds", "does not hold", "cannot be told", "not measured"]
 Found = Mapping[str, Contrast | None]
+COMBINATIONS = tuple(dict.fromkeys(f"{row['method']}+maccal" for row in paper.table("combine")))
 KEPT = 0.01  # accuracy that a calibrated network may lose
 STEADY = 0.01  # how far ECE may move with gamma
 CHEAP = 0.10  # of stage I, that stage II may cost; in the paper's Table 4 it costs about 5 %
@@ -70,7 +71,7 @@ def judged(found: Found, wanted: int, better: int = -1) -> Verdict:
 def field(book: Book, key: str) -> dict[str, list[Line]]:
     """The methods that are measured wherever MaC-Cal is, each with its lines there."""
     settings = [s for s in book.settings if (line := book.get(s, "maccal")) and line.values(key)]
-    found = {name: [line for s in settings if (line := book.get(s, name)) and line.values(key)] for name in METHODS}
+    found = {name: [line for s in settings if (line := book.get(s, name)) and line.values(key)] for name in TITLES}
     return {name: lines for name, lines in found.items() if lines and len(lines) == len(settings)}
 
 
@@ -90,7 +91,7 @@ def lowest(book: Book, key: str, words: str) -> Claim:
         f"{counted(len(others), 'other')}: {titled(nearest)}, {points(average(others[nearest], key))} % ({shown(found[nearest])})."
     )
     evidence += tally(found) + yardstick(book, there["maccal"], key)
-    return Claim(words, judged(found, len(METHODS) - 1), evidence + absent(set(METHODS) - set(there)))
+    return Claim(words, judged(found, len(TITLES) - 1), evidence + absent(set(TITLES) - set(there)))
 
 
 def temperatures(book: Book, ours: Sequence[Line], key: str) -> list[Line]:
@@ -121,13 +122,23 @@ def best_rank(book: Book) -> Claim:
     evidence = f"Mean rank {overall['maccal']:.2f} of {len(there)}; best other: {titled(nearest)}, {overall[nearest]:.2f}"
     test = found[nearest]
     evidence += f" ({chance(test.p_value)}, {test.how})." if test else "; one seed, and ranks without seeds have no interval."
-    return Claim(words, judged(found, len(METHODS) - 1), evidence + absent(set(METHODS) - set(there)))
+    return Claim(words, judged(found, len(TITLES) - 1), evidence + absent(set(TITLES) - set(there)))
 
 
 def ranks(there: Mapping[str, list[Line]], value: Callable[[Line], float]) -> dict[str, float]:
     """Mean over settings of each method's rank there; ties share theirs."""
     placed = [rankdata([value(lines[s]) for lines in there.values()]) for s in range(len(there["maccal"]))]
     return {name: fmean(float(place[i]) for place in placed) for i, name in enumerate(there)}
+
+
+def rankdata(values: Sequence[float]) -> list[float]:
+    """The rank of each, from 1; equal values share the mean of theirs.
+
+    >>> rankdata([0.3, 0.1, 0.3])
+    [2.5, 1.0, 2.5]
+    """
+    numbers = np.asarray(values)
+    return [float((numbers < one).sum() + ((numbers == one).sum() + 1) / 2) for one in numbers]
 
 
 def paired(differences: Sequence[float]) -> Contrast | None:
@@ -273,7 +284,7 @@ def tally(found: Found) -> str:
 
 
 def absent(names: set[str]) -> str:
-    listed = [titled(name) for name in METHODS if name in names]
+    listed = [titled(name) for name in TITLES if name in names]
     return f" Not measured everywhere: {', '.join(listed)}." if listed else ""
 
 

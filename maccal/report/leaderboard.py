@@ -17,20 +17,21 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-import matplotlib
 from markupsafe import Markup
 
 from maccal import paper
 from maccal.figures import FIGURES, draw_all
 from maccal.figures.drawing import SERIES
-from maccal.methods import METHODS
-from maccal.report import PLACEHOLDERS, TEMPLATES, svg
+from maccal.io import readable
+from maccal.paper import TITLES
+from maccal.report import PLACEHOLDERS, TEMPLATES, coloured, in_tags, svg
 from maccal.report.claims import claims, standing
 from maccal.report.lines import Book, Contrast, Line, Row, chance, contrast, number, points, titled
 from maccal.report.tables import printed_ece, tables, word
 
 HERE = Path(__file__).parent
 DPI = 200  # of what is a picture within a drawing
+IDS = re.compile(r'(\sid="|href="#|url\(#)')  # what begins an id, or a mention of one
 PAGE_COLOURS = {SERIES[0]: "var(--under)", SERIES[1]: "var(--over)"}  # the same on white, brighter on black
 
 
@@ -85,7 +86,7 @@ def leaderboard_page(
     lines = board(book)
     drawn, absent = drawings(rows) if figures is None else (given(figures), [])
     return TEMPLATES.get_template("leaderboard.html").render(
-        title=title,
+        title=readable(title),
         book=book,
         titled=titled,
         points=points,
@@ -110,8 +111,7 @@ def leaderboard_page(
 def drawings(rows: Sequence[Row]) -> tuple[list[Drawing], list[tuple[str, str]]]:
     """The figures in the order of the paper, and the titles of those that lack rows with what to run."""
     drawn, absent = draw_all(rows, PLACEHOLDERS)
-    with matplotlib.rc_context({"savefig.dpi": DPI}):
-        made = [Drawing(name, FIGURES[name].title, FIGURES[name].caption, inlined(svg(f), name)) for name, f in drawn.items()]
+    made = [Drawing(name, FIGURES[name].title, FIGURES[name].caption, inlined(svg(f, DPI), name)) for name, f in drawn.items()]
     return made, [(FIGURES[name].title, reason) for name, reason in absent.items()]
 
 
@@ -128,10 +128,11 @@ def inlined(text: str, name: str) -> Markup:
     >>> inlined('<svg><path id="a" style="fill: #0072b2"/><use xlink:href="#a" clip-path="url(#b)"/></svg>', "gamma")
     Markup('<svg><path id="gamma-a" style="fill: var(--under)"/><use xlink:href="#gamma-a" clip-path="url(#gamma-b)"/></svg>')
     """
-    text = re.sub(r'(\sid="|href="#|url\(#)', rf"\g<1>{name}-", str(text))
-    for colour, variable in PAGE_COLOURS.items():
-        text = text.replace(colour, variable)
-    return Markup(text)
+
+    def own(tag: str) -> str:
+        return coloured(IDS.sub(rf"\g<1>{name}-", tag), PAGE_COLOURS)
+
+    return Markup(in_tags(str(text), own))
 
 
 def differs(book: Book) -> list[str]:
@@ -195,7 +196,7 @@ def reach(line: Line, key: str) -> Cell:
 
 def published(line: Line) -> Cell:
     """The paper's ECE, marked where it is of other networks."""
-    plain = line.variant == line.method and line.method in METHODS
+    plain = line.variant == line.method and line.method in TITLES
     printed = printed_ece(line.method, line.setting) if plain else None
     if printed is None:
         return Cell(None, "–")

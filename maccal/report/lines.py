@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from maccal.methods import EVERY
+from maccal.paper import HEADS, TITLES, YARDSTICKS
 
 Row = Mapping[str, Any]
 LEVEL = 0.05
-SECOND = frozenset(name for name, row in EVERY.items() if row.second)
-NAMES = {name: "MaC-Cal" if name == "maccal" else row.title for name, row in EVERY.items()}
+NAMES = {**TITLES, **YARDSTICKS, "maccal": "MaC-Cal"}
 
 
 class Setting(NamedTuple):
@@ -72,7 +71,7 @@ class Line:
     @property
     def first(self) -> str:
         """The variant that is its stage I: itself, where it has no stage II."""
-        if not SECOND & set(self.method.split("+")):
+        if not set(HEADS) & set(self.method.split("+")):
             return self.variant
         return self.variant.rpartition("+")[0] or "vanilla"
 

@@ -11,7 +11,7 @@ from statistics import fmean, median
 from typing import Any
 
 from maccal import paper
-from maccal.methods import METHODS, YARDSTICKS
+from maccal.paper import TITLES, YARDSTICKS
 from maccal.report.claims import ablated
 from maccal.report.lines import Book, Line, Row, Setting, points, titled
 
@@ -147,11 +147,11 @@ def with_yardsticks(book: Book, methods: Sequence[str]) -> list[str]:
 
 
 def table1(book: Book) -> Sheet:
-    settings = networks(book, "table1", list(METHODS))
+    settings = networks(book, "table1", list(TITLES))
     columns = [Column(word(s), s.model, -1) for s in settings]
     rows = [
         (titled(m), [percent([book.get(s, m)], "ece", printed_ece(m, s)) for s in settings])
-        for m in with_yardsticks(book, list(METHODS))
+        for m in with_yardsticks(book, list(TITLES))
     ]
     about = "ECE in per cent. Beside a network that the paper does not have stands (≈) the mean of its networks on that data set."
     return sheet("table1", "Table 1: ECE", about, columns, rows)

@@ -14,9 +14,15 @@ from hypothesis import strategies as st
 from reference import bin_of, bin_sums, classwise, equal_width, worst_gap
 from strategies import outcomes, predictions
 
-from maccal.metrics import Bins
+from maccal.metrics import Bins, inputs
 from maccal.metrics.bins import TICK, assign, collect_compiled, collect_torch, equal_width_edges
 from maccal.metrics.inputs import check_confidence
+
+
+def kept(made, place):
+    """The sum of confidences in a bin, as the fraction that it stands for."""
+    high, low, whole = (Fraction(x) for x in made.sums[2:, place])
+    return whole + high / Fraction(TICK) + low / Fraction(TICK) ** 2
 
 
 @given(outcomes(), st.integers(1, 40))
@@ -27,8 +33,7 @@ def test_sums_are_the_exact_ones(case, bins):
     for place, (count, right, total) in enumerate(bin_sums(confidence.tolist(), correct.tolist(), equal_width(bins))):
         assert made.count[place] == count
         assert made.correct[place] == right
-        kept = Fraction(made.sums[2][place]) / Fraction(TICK) + Fraction(made.sums[3][place]) / Fraction(TICK) ** 2
-        assert abs(kept - total) <= count * Fraction(1, 2) / Fraction(TICK) ** 2
+        assert abs(kept(made, place) - total) <= count * Fraction(1, 2) / Fraction(TICK) ** 2
 
 
 @given(outcomes(), st.integers(1, 40), st.randoms())
@@ -95,8 +100,44 @@ def test_float32_sums_would_drift():
 def test_float32_confidences_are_kept_without_rounding():
     confidence = torch.rand(5000, generator=torch.Generator().manual_seed(0)) * 0.999 + 0.001
     made = Bins.of(confidence, torch.ones(5000), 1)
-    kept = Fraction(made.sums[2][0]) / Fraction(TICK) + Fraction(made.sums[3][0]) / Fraction(TICK) ** 2
-    assert kept == sum(Fraction(c) for c in confidence.tolist())
+    assert kept(made, 0) == sum(Fraction(c) for c in confidence.tolist())
+
+
+@given(outcomes(), st.integers(28, 46), st.integers(1, 5))
+def test_sums_of_very_many_rows_are_exact(case, doublings, bins):
+    """Doubled 2**27 times and more, the sums are still the exact ones, and in one form however they were added up."""
+    confidence, correct = case
+    once = Bins.of(confidence, correct, bins)
+    total = once
+    for _ in range(doublings):
+        total = total + total
+    odd = total + once
+    for place in range(bins):
+        assert kept(odd, place) == (2**doublings + 1) * kept(once, place)
+        assert odd.count[place] == (2**doublings + 1) * once.count[place]
+        assert odd.correct[place] == (2**doublings + 1) * once.correct[place]
+    assert odd.n == (2**doublings + 1) * len(confidence)
+    assert sum([total, once]) == once + total == odd
+    assert odd.coarsen(1) == once.coarsen(1) + total.coarsen(1)
+    assert (odd.sums[2:4] < TICK).all()
+
+
+def test_more_rows_than_can_be_counted_are_refused():
+    total = Bins.of(np.array([0.5]), np.array([1]), 2)
+    for _ in range(53):
+        total = total + total
+    assert total.n == 2**53
+    with pytest.raises(ValueError, match=r"more than 2\*\*53 rows"):
+        total + total
+
+
+def test_one_call_of_more_rows_than_a_sum_can_hold(monkeypatch):
+    """Sums are carried between the steps of one call, not only between calls."""
+    monkeypatch.setattr(inputs, "STRETCH", 2)
+    one = 1 - 2.0**-52
+    made = Bins.of(np.full(9, one), np.ones(9), 1)
+    assert kept(made, 0) == 9 * Fraction(one)
+    assert (made.sums[2:4] < TICK).all()
 
 
 def test_a_stream_needs_only_the_bins():
@@ -108,7 +149,7 @@ def test_a_stream_needs_only_the_bins():
         total += Bins.of(confidence, correct)
         everything.append((confidence, correct))
     assert total == Bins.of(*(np.concatenate(column) for column in zip(*everything, strict=True)))
-    assert total.sums.nbytes == 4 * 15 * 8
+    assert total.sums.nbytes == 5 * 15 * 8
 
 
 def test_worst_bin_tells_its_count():
@@ -169,7 +210,10 @@ def rank_main(rank: int, world: int, folder: str) -> None:
     correct = rng.random(1000) < confidence
     whole = Bins.of(confidence, correct)
     mine = slice(rank, None, world)
-    together = Bins.of(confidence[mine], correct[mine]).all_reduce()
+    shard = Bins.of(confidence[mine], correct[mine])
+    for _ in range(32):  # four billion times the rows
+        shard, whole = shard + shard, whole + whole
+    together = shard.all_reduce()
     Path(folder, f"rank{rank}").write_text("the same bits" if together == whole else f"{together.sums} is not {whole.sums}")
     torch.distributed.destroy_process_group()
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import aurc as slow_aurc
 from reference import auroc as slow_auroc
+from scipy.special import digamma
 from sklearn.metrics import roc_auc_score
 from strategies import confidences, outcomes
 
@@ -24,6 +25,7 @@ from maccal.metrics import (
     risk_curve,
     softmax,
 )
+from maccal.metrics.ranking import TABLE, harmonic
 
 scores = st.lists(confidences, min_size=1, max_size=30).map(np.array)
 
@@ -86,6 +88,13 @@ def test_full_coverage_is_accuracy(case):
     confidence, correct = case
     assert accuracy_at_coverage(confidence, correct, 1.0) == pytest.approx(correct.mean())
     assert len(risk_curve(confidence, correct)) == len(confidence)
+
+
+def test_harmonic_numbers_on_both_sides_of_the_table():
+    k = np.array([0, 1, 2, 100, TABLE - 1, TABLE, TABLE + 1, 10**7, 10**9, 2**40])
+    expected = digamma(k + 1) + np.euler_gamma
+    assert harmonic(k) == pytest.approx(expected, rel=1e-13, abs=1e-13)
+    assert harmonic(k[:5]) == pytest.approx(expected[:5], rel=1e-13, abs=1e-13)
 
 
 def test_accuracy_at_coverage_by_hand():

@@ -137,3 +137,25 @@ def test_blocks_change_nothing(monkeypatch):
     whole = row_scores(*as_scores(None, labels, logits))
     monkeypatch.setattr("maccal.metrics.inputs.BLOCK", 7)
     assert torch.equal(row_scores(*as_scores(None, labels, logits)), whole)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shift", [0.0, 2e4, -2e4, 1e30])
+def test_splits_of_huge_logits(dtype, shift):
+    """A constant added to a row changes nothing; a gap of 20,000 is one, whatever it is counted from."""
+    gap = np.array([[0.0, 2e4], [2.0, 0.0], [0.0, 1.0], [3.0, 0.0]])
+    labels = np.array([1, 0, 0, 0])
+    moved = gap.copy()
+    moved[0] += shift
+    moved[0, 1] = moved[0, 0] + 2e4 if abs(shift) < 1e9 else 2 * shift
+    for split in (nll_split, brier_split):
+        expected, made = split(logits=gap, labels=labels), split(logits=moved.astype(dtype), labels=labels)
+        assert made == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_split_of_a_label_far_down():
+    """NLL of 50,000 at T = 1: with T = 148, the end of the range, a 148th of it is left."""
+    logits, labels = np.array([[0.0, 5e4]]), np.array([0])
+    split = nll_split(logits=logits, labels=labels)
+    assert split.refinement + split.calibration == pytest.approx(5e4)
+    assert split.refinement == pytest.approx(5e4 / split.temperature)

@@ -111,6 +111,22 @@ def test_infinite_nll_is_said():
     assert "∞" in str(s)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("spread", [0.0, 1e-7, 1e-3])
+def test_uniform_predictions(dtype, spread):
+    """The variance of a constant is zero, not a little below it; of nearly constant values it is their spread."""
+    rng = np.random.default_rng(0)
+    for classes in (2, 3, 7, 10, 100):
+        logits = spread * rng.normal(size=(50, classes))
+        probs, labels = softmax(logits).astype(dtype), rng.integers(classes, size=50)
+        s = summary(probs, labels, interval=True, resamples=20)
+        assert s["nll"] == pytest.approx(math.log(classes), rel=1e-2)
+        assert s["nll_null_low"] <= s["nll_null_high"]
+        if dtype == np.float64:
+            deviation = math.sqrt(logits.var(1).mean() / 50)  # of -log p_y, to first order
+            assert s["nll_null_high"] - s["nll_null_low"] == pytest.approx(2 * 1.96 * deviation, rel=0.05, abs=1e-14)
+
+
 def test_one_row():
     s = summary(np.array([[0.7, 0.3]]), np.array([0]), interval=True, resamples=50)
     assert s["ece"] == pytest.approx(0.3)

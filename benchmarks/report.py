@@ -1,0 +1,74 @@
+"""How long `maccal report` takes: the whole command on 1,000 rows, against what it cannot do without, and against an older maccal.
+
+    python benchmarks/report.py                    # about a minute; writes results/report.json
+    python benchmarks/report.py OLDER_CHECKOUT     # the same, and how many times longer the older one takes
+
+The rows are those of results/bench-cpu.jsonl, again and again with other seeds. Every command is a process of its own on one
+thread; they take turns, and a ratio is the median over rounds of the ratio within a round, with its quartiles.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parents[1]
+ROWS, ROUNDS = 1000, 7
+NEEDED = "import matplotlib.figure, matplotlib.backends.backend_svg, scipy.special, jinja2, rich.console, tyro"
+
+
+def write_rows(path: Path) -> None:
+    found = [json.loads(line) for line in (HERE / "results" / "bench-cpu.jsonl").read_text().splitlines()]
+    lines = []
+    for number in range(ROWS):
+        row = json.loads(json.dumps(found[number % len(found)]))
+        seed = row["run"]["seed"]
+        row["run"]["seed"] = seed + 3 * (number // len(found))
+        row["name"] = row["name"].removesuffix(f"-s{seed}") + f"-s{row['run']['seed']}"
+        lines.append(json.dumps(row) + "\n")
+    path.write_text("".join(lines))
+
+
+def seconds(words: list[str], checkout: Path) -> float:
+    """Of the processor, which other work on the machine changes less than the clock on the wall."""
+    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    before = os.times()
+    subprocess.run(
+        [sys.executable, *words],
+        env={**os.environ, **threads, "PYTHONPATH": str(checkout)},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        rows = Path(folder) / "rows.jsonl"
+        write_rows(rows)
+        command = ["-m", "maccal", "report", str(rows), "--out", str(Path(folder) / "page.html")]
+        work = {"maccal report": (command, HERE), "imports it needs": (["-c", NEEDED], HERE)}
+        if sys.argv[1:]:
+            work["older maccal"] = (command, Path(sys.argv[1]))
+        for words, checkout in work.values():
+            seconds(words, checkout)  # warm-up
+        rounds = []
+        for _ in range(ROUNDS):
+            rounds.append({name: seconds(*what) for name, what in work.items()})
+    result = {"rows": ROWS, "rounds": ROUNDS, "when": time.strftime("%Y-%m-%d")}
+    for name in work:
+        ratios = [one[name] / one["maccal report"] for one in rounds]
+        low, middle, high = (round(quartile, 3) for quartile in statistics.quantiles(ratios, n=4))
+        spent = round(statistics.median(one[name] for one in rounds), 2)
+        result[name] = {"seconds": spent, "ratio": middle, "low": low, "high": high}
+        print(f"{name:18} {spent:6.2f} s   {middle:.2f} ({low:.2f} to {high:.2f}) of maccal report")
+    (HERE / "results" / "report.json").write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

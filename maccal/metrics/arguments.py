@@ -1,0 +1,152 @@
+"""The arguments of the metrics, as plain tensors and plain numbers, or a ValueError that says why not.
+
+Arrays come as numpy arrays, torch tensors, lists, pandas or pyarrow columns. What numpy or torch would
+misread without a word is refused: masked and missing entries, and tensors that are no plain array of
+real numbers (complex, quantised, sparse, ...).
+"""
+
+import math
+import operator
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.masked import MaskedTensor
+
+Array = Any  # numpy array, torch tensor, or anything numpy.asarray understands
+
+MOST_BINS = 10_000  # the memory of classes x bins stays bounded, and no real data fill more
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
+NUMBERS = (*FLOATS, *SIGNED, *UNSIGNED, torch.uint8, torch.bool)
+
+
+def as_tensor(values: Array, name: str) -> Tensor:
+    """A tensor over the caller's memory, without a copy where none is needed."""
+    if isinstance(values, Tensor):
+        return plain_tensor(values, name)
+    refuse_missing(values, name)
+    array = as_array(values, name)
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        kind = f"{name} has dtype {array.dtype}"
+        raise ValueError(f"{kind}; pass an array of numbers, float64 at most")
+    odd_steps = any(step < 0 or step % array.itemsize for step in array.strides)
+    if odd_steps or not array.dtype.isnative or not array.flags.aligned:
+        array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+    with warnings.catch_warnings():  # memory maps are not writable; we only read
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return plain_tensor(torch.from_numpy(array), name)
+
+
+def plain_tensor(tensor: Tensor, name: str) -> Tensor:
+    """The tensor without its gradient; ValueError where it is no plain array of real numbers."""
+    if isinstance(tensor, MaskedTensor):
+        raise ValueError(f"{name} is a masked tensor; pass a plain one of the rows that count")
+    if tensor.is_nested or tensor.layout != torch.strided:
+        raise ValueError(f"{name} is a sparse or nested tensor; pass a dense one: .to_dense()")
+    if tensor.device.type == "meta":
+        raise ValueError(f"{name} is on the meta device, which holds no numbers")
+    if tensor.dtype not in NUMBERS:
+        raise ValueError(f"{name} has dtype {tensor.dtype}; pass usual real numbers: .float()")
+    tensor = tensor.detach().resolve_neg()
+    if tensor.dtype not in UNSIGNED:
+        return tensor
+    signed = tensor.to(torch.int64)  # torch compares and indexes these types in few places
+    if bool((signed < 0).any()):
+        raise ValueError(f"{name} holds whole numbers of 2**63 and more")
+    return signed
+
+
+def as_array(values: Array, name: str) -> np.ndarray:
+    """The values as numpy sees them."""
+    try:
+        array = np.asarray(values)
+        columns = getattr(values, "dtypes", None) if array.ndim == 2 else None
+        if columns is not None and all(column.kind in "biuf" for column in columns):
+            array = array.astype(np.float64)  # of objects where pandas has columns that could hold NA
+    except (TypeError, ValueError, RuntimeError, OverflowError, BufferError) as error:
+        reason = f"{error}".split("\n")[0]
+        raise ValueError(f"{name} is not an array of numbers: {reason}") from error
+    return array
+
+
+def refuse_missing(values: Array, name: str) -> None:
+    """ValueError where an entry is masked or missing: numpy reads what lies under the mask."""
+    if isinstance(values, np.ma.MaskedArray):
+        refuse_rows(np.ma.getmaskarray(values), name, "masked")
+    elif isinstance(values, (list, tuple)):
+        for row, value in enumerate(values):
+            inner = value if isinstance(value, (list, tuple)) else [value]
+            if any(isinstance(x, np.ma.MaskedArray) and np.ma.getmaskarray(x).any() for x in inner):
+                raise masked_row(name, row, "masked")
+    elif hasattr(values, "isna"):  # pandas
+        refuse_rows(np.asarray(values.isna()), name, "missing")
+    elif hasattr(values, "is_null"):  # pyarrow, polars
+        refuse_rows(np.asarray(values.is_null()), name, "missing")
+
+
+def refuse_rows(missing: np.ndarray, name: str, word: str) -> None:
+    if missing.any():
+        rows = missing.reshape(len(missing), -1).any(1) if missing.ndim else missing[None]
+        raise masked_row(name, int(rows.argmax()), word)
+
+
+def masked_row(name: str, row: int, word: str) -> ValueError:
+    remedy = "leave such rows out of all arrays, or fill them"
+    return ValueError(f"{name} is {word} in row {row}; {remedy}")
+
+
+def check_count(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
+    """A whole number of any integer type, within its limits; ValueError else."""
+    try:
+        if isinstance(value, (bool, np.bool_)) or np.ndim(value) > 0:
+            raise TypeError
+        number = operator.index(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} is {shortened(value)}; expected a whole number") from None
+    if number < least:
+        raise ValueError(f"{name} is {number}; at least {'one is needed' if least == 1 else least}")
+    if most is not None and number > most:
+        raise ValueError(f"{name} is {number:,}; at most {most:,}")
+    return number
+
+
+def check_bins(bins: Any) -> int:
+    """A number of bins."""
+    return check_count(bins, "bins", most=MOST_BINS)
+
+
+def check_share(value: Any, name: str) -> float:
+    """A share above 0 and at most 1."""
+    try:
+        share = float(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        share = math.nan
+    if not 0 < share <= 1:
+        raise ValueError(f"{name} is {shortened(value)}; expected a share above 0 and at most 1")
+    return share
+
+
+def generator(seed: Any) -> np.random.Generator:
+    """numpy's generator of a seed."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError, RuntimeError) as error:
+        text = f"seed is {shortened(seed)}; expected a whole number of at least 0"
+        raise ValueError(text) from error
+
+
+def shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def check_given(probs: Array | None, labels: Array, logits: Array | None) -> None:
+    """Labels, and either probabilities or logits."""
+    if (probs is None) == (logits is None):
+        raise ValueError("pass either probs or logits=..., exactly one of them")
+    if labels is None:
+        raise ValueError("labels are missing")

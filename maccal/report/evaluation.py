@@ -1,0 +1,158 @@
+"""The page of an evaluation: what is measured of one model, or of several on the same rows, and what it means."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from maccal.io import readable
+from maccal.metrics import METRICS, Difference, Summary, compare
+from maccal.metrics.summaries import probability, show, span
+from maccal.plots import Reliability, plot_keep, plot_reliability, prepare_keep, prepare_reliability
+from maccal.predictions import Predictions, row
+from maccal.report import PLACEHOLDERS, TEMPLATES, svg
+
+ENDS = ("_low", "_high", "_null_low", "_null_high")
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """One model as the report shows it: its numbers, its diagram, and its row of results."""
+
+    name: str
+    numbers: Summary
+    diagram: Reliability
+    row: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number in the table: its text, its interval, and the small picture of both."""
+
+    value: str
+    interval: str
+    null: str
+    picture: Markup
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two models on the same rows: the second's numbers minus the first's."""
+
+    first: Evaluated
+    second: Evaluated
+    differences: Mapping[str, Difference]
+
+
+def evaluated(predictions: Predictions, path: Path, *, bins: int, resamples: int, seed: int) -> Evaluated:
+    """A model measured, from its predictions; the row names the file they came from."""
+    predictions = replace(predictions, name=readable(predictions.name))
+    numbers = predictions.summary(bins=bins, resamples=resamples, seed=seed)
+    diagram = prepare_reliability(predictions.bins(bins), numbers, predictions.name)
+    settings = {"file": readable(path.name), "resamples": resamples, "seed": seed}
+    return Evaluated(predictions.name, numbers, diagram, row(predictions, numbers, **settings))
+
+
+def paired(first: Predictions, second: Predictions, **settings: int) -> dict[str, Difference]:
+    """Second minus first on the same rows; ValueError where the labels show that they are not."""
+    if not np.array_equal(first.labels, second.labels):
+        raise ValueError(
+            f"{first.name} and {second.name} do not have the same labels; a paired test needs the same rows in the same order"
+        )
+    return compare(first.probs, second.probs, first.labels, **settings)
+
+
+def evaluation_page(
+    models: list[Evaluated],
+    differences: Mapping[str, Difference] | Sequence[Compared] | None = None,
+    histories: Mapping[str, Sequence[Mapping[str, float]]] | None = None,
+) -> str:
+    """The page of one model or of several on the same rows.
+
+    Differences: of the second model and the first, or pairs of any two. Histories: of up to three runs of stage II, by name.
+    """
+    if isinstance(differences, Mapping):
+        differences = [Compared(models[0], models[1], differences)]
+    pairs = list(differences or [])
+    alone = pairs[0].differences if len(models) == 2 and pairs else {}
+    table = [
+        {
+            "key": key,
+            "label": metric.label,
+            "meaning": metric.meaning,
+            "cells": [cell(key, metric.percent, m.numbers, scale(key, models)) for m in models],
+            "difference": change(alone.get(key), metric.percent),
+        }
+        for key, metric in METRICS.items()
+    ]
+    paths = [prepare_keep(history, name) for name, history in (histories or {}).items()]
+    return TEMPLATES.get_template("evaluation.html").render(
+        models=models,
+        table=table,
+        compared=bool(alone),
+        pairs=[(p, [conclusion(key, d, [p.first, p.second]) for key, d in p.differences.items()]) for p in pairs],
+        figure=svg(plot_reliability([m.diagram for m in models], PLACEHOLDERS)),
+        keep=svg(plot_keep(paths, PLACEHOLDERS)) if paths else None,
+        css=Markup((Path(__file__).parent / "report.css").read_text()),
+        rows=Markup(json.dumps([m.row for m in models], indent=1).replace("<", "\\u003c")),
+    )
+
+
+def scale(key: str, models: list[Evaluated]) -> tuple[float, float]:
+    """The common range of a metric's small pictures: from zero, unless the numbers are far from it."""
+    ends = [m.numbers[name] for m in models for name in (key, *(key + end for end in ENDS)) if name in m.numbers]
+    finite = [end for end in ends if math.isfinite(end)] or [0.0]
+    low, high = min(finite), max(finite)
+    low = low if low > 0.5 * high else min(low, 0.0)
+    return low, high if high > low else low + 1.0
+
+
+def cell(key: str, percent: bool, numbers: Summary, limits: tuple[float, float]) -> Cell:
+    return Cell(
+        value=show(numbers[key], percent),
+        interval=span(numbers, key, percent),
+        null=span(numbers, f"{key}_null", percent),
+        picture=picture(key, numbers, limits),
+    )
+
+
+def picture(key: str, numbers: Summary, limits: tuple[float, float]) -> Markup:
+    """The null band as a bar, the interval as a line, the number as a dot; what is infinite or absent is left out."""
+    value, low, high, null_low, null_high = (
+        round(4 + 112 * (numbers.get(name, math.nan) - limits[0]) / (limits[1] - limits[0]), 2)
+        for name in (key, *(key + end for end in ENDS))
+    )
+    parts = []
+    if math.isfinite(null_low + null_high):
+        parts.append(f'<rect class="band" x="{null_low}" y="2" width="{max(1.0, null_high - null_low):.2f}" height="12"/>')
+    if math.isfinite(low + high):
+        parts.append(f'<path class="reach" d="M{low} 8H{high}"/>')
+    if math.isfinite(value):
+        parts.append(f'<circle cx="{value}" cy="8" r="3.2"/>')
+    return Markup('<svg class="mini" viewBox="0 0 120 16" width="120" height="16" aria-hidden="true">{}</svg>').format(
+        Markup("".join(parts))
+    )
+
+
+def change(d: Difference | None, percent: bool) -> dict[str, str]:
+    if d is None or math.isnan(d.difference):
+        return {"value": "", "p": ""}
+    return {"value": f"{'+' if d.difference > 0 else ''}{show(d.difference, percent)}", "p": probability(d.p_value)}
+
+
+def conclusion(key: str, d: Difference, models: list[Evaluated]) -> str:
+    """The paired test of one metric, as a sentence."""
+    metric = METRICS[key]
+    if math.isnan(d.difference):
+        return f"{metric.label}: no test, one of the models gave a label probability 0."
+    if not d.real:
+        return f"{metric.label}: no difference that chance would not explain ({probability(d.p_value)})."
+    which = models[1].name if (d.difference > 0) == (key == "accuracy") else models[0].name
+    size = show(abs(d.difference), metric.percent).replace(" %", " points")
+    reach = f"95 % interval of the difference {show(d.low, metric.percent)} to {show(d.high, metric.percent)}"
+    return f"{metric.label}: {which} is better by {size} ({probability(d.p_value)}; {reach})."
