@@ -22,6 +22,7 @@ from faults.fuzz import fuzz
 from faults.kills import WORKLOADS, kills
 from faults.load import load
 from faults.sandbox import warm
+from faults.specimens import FORMATS
 from faults.tally import DEFECTS, Tally
 from maccal.io import read_json, write, write_json
 
@@ -41,13 +42,14 @@ class Part:
 
 QUICK = tuple(workload for workload in WORKLOADS if "cache" in workload.name)
 FULL = tuple(command for command in COMMANDS if command.name in ("calibrate with a cache", "data get"))
+READ = tuple(form for form in FORMATS if form.share == 1 or form.name == "row.json")
 PARTS = {
-    "kills": Part(kills, 320, 5, {"workloads": QUICK}),
-    "damage": Part(damage, 10_000, 150),
-    "fuzz": Part(fuzz, 105_000, 1500),
+    "kills": Part(kills, 320, 4, {"workloads": QUICK}),
+    "damage": Part(damage, 10_000, 130, {"formats": READ}),
+    "fuzz": Part(fuzz, 105_000, 500),
     "crowd": Part(crowd, 40, 4, {"scenes": (on_a_cache,), "workers": (4,)}),
-    "disk": Part(disk, 40, 4, {"commands": FULL}),
-    "load": Part(load, 1_000_000_000, 2_000_000),
+    "disk": Part(disk, 40, 2, {"commands": FULL}),
+    "load": Part(load, 1_000_000_000, 1_000_000),
 }
 
 

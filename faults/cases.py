@@ -30,9 +30,7 @@ def examples(strategy: st.SearchStrategy[Any], number: int, count: int) -> list[
     found: list[Any] = []
 
     @seed(number)
-    @settings(
-        max_examples=count, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
-    )
+    @settings(max_examples=count, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(strategy)
     def collect(value: Any) -> None:
         found.append(value)
@@ -160,10 +158,12 @@ SAFE_LABELS = (np.int64, np.int32, np.int8, np.uint8, np.uint16, np.int16)
 
 
 @st.composite
-def scores(draw: Any, makers: tuple[Any, ...] = PROBS, bad: tuple[float, ...] = BAD) -> tuple[Value, Value]:
+def scores(
+    draw: Any, makers: tuple[Any, ...] = PROBS, bad: tuple[float, ...] = BAD, classes: tuple[int, ...] = CLASSES
+) -> tuple[Value, Value]:
     """Probabilities or logits, and labels."""
     rng = np.random.default_rng(draw(st.integers(0, 1 << 32)))
-    n, k = draw(st.sampled_from(ROWS)), draw(st.sampled_from(CLASSES))
+    n, k = draw(st.sampled_from(ROWS)), draw(st.sampled_from(classes))
     maker = draw(st.sampled_from(makers))
     exact = maker(rng, n, k)
     labels = sound_labels(rng, exact)
@@ -230,6 +230,7 @@ def choice(sound: tuple[Any, ...], unsound: tuple[Any, ...], either: tuple[Any, 
 BINS = choice((15, 1, 2, 100, np.int64(15)), (0, -1, 2.5, "15", float("nan")), (None, True, 10**8, 10**30, np.float64(15)))
 RESAMPLES = choice((10, 1), (0, -1, 2.5, "10"), (None,))
 SEEDS = choice((0, 1, 2**31), (), (-1, None, 2**64, "0", 1.5))
-SHARE = choice((0.5, 1.0, 0.01), (0.0, -0.5, 1.5, float("nan"), "0.5"), (None, float("inf")))
-RATE = choice((0.95, 0.5, 1.0), (-0.1, 1.5, float("nan"), "0.95"), (None, 0.0))
+SHARE = choice((0.5, 1.0, 0.01), (0.0, -0.5, 1.5, float("nan"), float("inf")), (None, "0.5"))
+LEVEL = choice((0.95, 0.5), (-0.5, 1.5, float("nan")), (None, "0.5", 0.0, 1.0))
+RATE = choice((0.95, 0.5, 1.0), (-0.1, 1.5, float("nan")), (None, 0.0, "0.95"))
 COUNT = choice((1, 2), (), (0, -1, 1000, None, 2.5))

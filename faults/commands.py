@@ -1,7 +1,7 @@
 """The command line in this process, as a user would type it, and folders as values that can be compared.
 
-    run(words, folder)     exit code and what it said; to be called in a forked process
-    snapshot(folder)       every file below the folder by name, times left out
+run(words, folder)     exit code and what it said; to be called in a forked process
+snapshot(folder)       every file below the folder by name, times left out
 """
 
 import io
@@ -14,8 +14,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# How long things took is in some files, and so in their checksums and sizes
-TIMES = ("seconds", "checksum", "bytes")
+# How long things took is in some files, and so in their checksums and sizes; a row has the checksum of its history
+TIMES = ("seconds", "checksum", "bytes", "history.jsonl")
 
 
 class Said(NamedTuple):

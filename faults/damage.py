@@ -164,11 +164,11 @@ def plan(seed: int, count: int, formats: tuple[Format, ...] = FORMATS) -> list[T
 
 
 def damage(
-    seed: int, count: int, tally: Tally, formats: tuple[Format, ...] = FORMATS, make: Callable[[Path], None] = specimens.make
+    seed: int, count: int, tally: Tally, formats: tuple[Format, ...] = FORMATS, make: Callable[..., None] = specimens.make
 ) -> None:
     place = workspace()
     try:
-        make(place / "pristine")
+        make(place / "pristine", formats)
 
         def work(trial: Trial) -> list[Outcome]:
             own = place / f"lane{os.getpid()}"

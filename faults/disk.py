@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faults import kills
-from faults.commands import Said, differences, run, snapshot
+from faults.commands import Said, run, snapshot
 from faults.kills import RUN, TRAIN, nothing, with_model, with_run
 from faults.sandbox import forked, waited, workspace
 from faults.tally import Outcome, Tally
+from maccal.results import read_rows, write_rows
 
 SIZE = 8 << 20  # bytes of the small disk
 PATIENCE = 240.0
@@ -30,8 +31,7 @@ PATIENCE = 240.0
 
 def with_rows(folder: Path) -> None:
     """Some rows of a benchmark, as its file has them."""
-    lines = (kills.ROOT / "results" / "bench-cpu.jsonl").read_text().splitlines(keepends=True)
-    (folder / "rows.jsonl").write_text("".join(lines[:20]))
+    write_rows(folder / "rows.jsonl", read_rows(kills.ROOT / "results" / "bench-cpu.jsonl")[:20])
 
 
 def download(folder: Path) -> Said:

@@ -19,6 +19,11 @@ EVENTS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symli
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
+def absolute(path: str) -> str:
+    """The name of the file itself, where it is a link: links are made and removed, too."""
+    return os.path.normpath(Path.cwd() / path)
+
+
 class Events:
     def __init__(self, folder: Path, at: int | None = None, power: bool = False) -> None:
         self.folder, self.at, self.power = os.path.realpath(folder), at, power
@@ -33,12 +38,12 @@ class Events:
 
         def fsync(handle: Any) -> None:
             number = handle if isinstance(handle, int) else handle.fileno()
-            path = os.readlink(f"/proc/self/fd/{number}")
+            path = str(Path(f"/proc/self/fd/{number}").readlink())
             self.happens(path)
             flush(handle)
             self.unsafe.discard(path)
 
-        os.fsync = fsync
+        vars(os)["fsync"] = fsync
         return self
 
     def hook(self, event: str, args: tuple[Any, ...]) -> None:
@@ -47,13 +52,13 @@ class Events:
         if event == "open" and isinstance(args[0], str | bytes | os.PathLike) and args[2] & WRITING:
             self.opened(os.fsdecode(args[0]))
         elif event in EVENTS:
-            paths = [os.path.abspath(os.fsdecode(arg)) for arg in args[:2] if isinstance(arg, str | bytes | os.PathLike)]
+            paths = [absolute(os.fsdecode(arg)) for arg in args[:2] if isinstance(arg, str | bytes | os.PathLike)]
             self.happens(*paths)
             if event == "os.rename":
                 self.renamed(*paths)
 
     def opened(self, path: str) -> None:
-        path = os.path.abspath(path)
+        path = absolute(path)
         self.happens(path)
         if self.inside(path):
             self.unsafe.add(path)
@@ -65,7 +70,7 @@ class Events:
             self.unsafe.add(new)
 
     def inside(self, path: str) -> bool:
-        return os.path.realpath(os.path.dirname(path)).startswith(self.folder)
+        return os.path.realpath(Path(path).parent).startswith(self.folder)
 
     def happens(self, *paths: str) -> None:
         if not any(self.inside(path) for path in paths):
@@ -77,6 +82,6 @@ class Events:
     def end(self) -> None:
         self.ending = True
         for path in self.unsafe if self.power else ():
-            if os.path.isfile(path):
-                os.truncate(path, os.path.getsize(path) // 2)
+            if Path(path).is_file():
+                os.truncate(path, Path(path).stat().st_size // 2)
         os.kill(os.getpid(), signal.SIGKILL)

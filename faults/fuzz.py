@@ -54,9 +54,14 @@ class Task:
 # Functions
 
 
+def size_of(call: Call) -> int:
+    """Inputs of one task: few where a call is slow."""
+    return max(2, round(SIZES["call"] * min(1, 2 * call.share)))
+
+
 def draws(call: Call, task: Task) -> list[Any]:
     options = st.fixed_dictionaries({}, optional=dict(call.options))
-    return cases.examples(st.tuples(call.arguments, options), task.rng.randrange(1 << 32), SIZES["call"])
+    return cases.examples(st.tuples(call.arguments, options), task.rng.randrange(1 << 32), size_of(call))
 
 
 def tried_call(task: Task) -> list[Outcome]:
@@ -82,10 +87,12 @@ def judged(call: Call, arguments: list[Any], options: dict[str, Any], sound: boo
             answer = call.function(*arguments, **options)
         except (ValueError, TypeError) as error:
             word, why = damage.refused(error)
-            if why:
+            if why and not call.foreign:
                 return word, why
             return ("wrong", f"refused: {damage.described(error)}") if sound else ("refused", "")
         except BaseException as error:
+            if call.foreign and isinstance(error, RuntimeError):
+                return "refused", ""
             return "crash", damage.described(error)
     if problem := range_error(answer, call):
         return "silent", problem
@@ -149,12 +156,14 @@ def read_as(form: Format, folder: Path, right: object) -> tuple[str, str]:
 
 def plan(seed: int, count: int) -> list[Task]:
     tasks = [Task("special", form.name, number, seed) for form in QUICK for number in range(len(grammar.SPECIAL))]
-    calls = count // 2 // SIZES["call"]
     whole = sum(call.share for call in CALLS.values())
     for name, call in CALLS.items():
-        tasks += [Task("call", name, number, seed) for number in range(1 + round(calls * call.share / whole))]
+        many = 1 + round(count / 2 * call.share / whole / size_of(call))
+        tasks += [Task("call", name, number, seed) for number in range(many)]
     for form in QUICK:
-        tasks += [Task("mutation", form.name, number, seed) for number in range(1 + int(0.35 * count / SIZES["mutation"] / len(QUICK)))]
+        tasks += [
+            Task("mutation", form.name, number, seed) for number in range(1 + int(0.35 * count / SIZES["mutation"] / len(QUICK)))
+        ]
     for name in grammar.WRITERS:
         slow = next(form for form in FORMATS if form.name == name).share < 1
         many = 1 + int(0.1 * count / SIZES["grammar"] / len(grammar.WRITERS) * (0.1 if slow else 1))
@@ -166,7 +175,7 @@ def plan(seed: int, count: int) -> list[Task]:
 def fuzz(seed: int, count: int, tally: Tally) -> None:
     place = workspace()
     try:
-        specimens.make(place / "pristine")
+        specimens.make(place / "pristine", tuple(form for form in FORMATS if form in QUICK or form.name in grammar.WRITERS))
         work = worker(place)
         names = lambda task: (task.name, task.about)  # noqa: E731
         for outcome in trials(plan(seed, count), work, name=names, seconds=SECONDS, memory=MEMORY):

@@ -1,9 +1,10 @@
 """Files that are written by the rules of their format and hold what nobody expects: types, shapes, sizes, text, kinds.
 
-    WRITERS    format -> a function of a random generator and the specimen's bytes that gives the bytes of a new file
-    SPECIAL    things that are no regular file, in the place of one
+WRITERS    format -> a function of a random generator and the specimen's bytes that gives the bytes of a new file
+SPECIAL    things that are no regular file, in the place of one
 """
 
+import contextlib
 import io
 import json
 import os
@@ -13,6 +14,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +57,8 @@ def odd_json(rng: random.Random, specimen: bytes) -> bytes:
     if rng.random() < 0.02:
         return f'{{"a": {DEEP}}}'.encode()
     if kind and isinstance(values, dict):
-        try:
+        with contextlib.suppress(ValueError):  # numbers that cannot be sealed
             values = sealed(values, kind)
-        except ValueError:  # numbers that cannot be sealed
-            pass
     return json.dumps(values).encode()
 
 
@@ -121,13 +121,13 @@ def odd_npz(rng: random.Random, specimen: bytes = b"") -> bytes:
             name = rng.choice((*NAMES, "../x", "ä" * 200, "a/b", "a\0")) + rng.choice((".npy", ".npy", ".npy", ""))
             data = odd_npy(rng) if rng.random() < 0.3 else sound_npy(some_array(rng))
             method = rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
-            with_warnings_off(lambda name=name, data=data, method=method: archive.writestr(name, data, method))
-    data = bytearray(buffer.getvalue())
+            with_warnings_off(partial(archive.writestr, name, data, method))
+    whole = bytearray(buffer.getvalue())
     for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # flags (encrypted), then the method of compression
-        place = data.find(mark)
+        place = whole.find(mark)
         if place >= 0 and rng.random() < 0.2:
-            data[place + offset + rng.choice((0, 2))] ^= rng.choice((1, 8, 64, 255))
-    return bytes(data)
+            whole[place + offset + rng.choice((0, 2))] ^= rng.choice((1, 8, 64, 255))
+    return bytes(whole)
 
 
 def with_warnings_off(work: Callable[[], object]) -> None:
@@ -254,8 +254,10 @@ def odd_pickle(rng: random.Random, specimen: bytes = b"") -> bytes:
 def other_pickle(rng: random.Random, specimen: bytes = b"") -> bytes:
     """A sound pickle of something else."""
     n = rng.choice((0, 1, 4))
-    data = rng.choice([np.zeros((n, 3072), np.uint8), np.zeros((n, 3072)), np.zeros((n, 3)), [], None, b"", some_array(rng)])
-    labels = rng.choice([[0] * n, [0.5] * n, [10**30] * n, [-1] * n, ["a"] * n, [None] * n, [[0]] * n, None, 3, {}, [2**40] * n])
+    data: Any = rng.choice([np.zeros((n, 3072), np.uint8), np.zeros((n, 3072)), np.zeros((n, 3)), [], None, b"", some_array(rng)])
+    labels: Any = rng.choice(
+        [[0] * n, [0.5] * n, [10**30] * n, [-1] * n, ["a"] * n, [None] * n, [[0]] * n, None, 3, {}, [2**40] * n]
+    )
     content: Any = {b"data": data, b"labels": labels, b"fine_labels": labels, b"label_names": labels}
     if rng.random() < 0.1:
         content = rng.choice([[], 3, None, b"x", {}, {"data": 3}])
@@ -266,9 +268,13 @@ def odd_mat(rng: random.Random, specimen: bytes = b"") -> bytes:
     from scipy.io import savemat
 
     n = rng.choice((0, 1, 6))
-    images = rng.choice([np.zeros((32, 32, 3, n), np.uint8), np.zeros((32, 32, 3), np.uint8), np.zeros((3, 3, 3, n)), "X", {"a": 1}])
-    labels = rng.choice([np.ones((n, 1), np.uint8), np.ones(n), np.full((n, 1), 0.5), np.full((n, 1), np.nan), np.zeros((n, 1)), "y",
-                         np.array([{"a": 1}] * n, object), np.ones((n, 1)) * 1j, np.ones((n, 2), np.uint8)])  # fmt: skip
+    images = rng.choice(
+        [np.zeros((32, 32, 3, n), np.uint8), np.zeros((32, 32, 3), np.uint8), np.zeros((3, 3, 3, n)), "X", {"a": 1}]
+    )
+    ones = np.ones((n, 1))
+    labels = rng.choice(
+        [ones.astype(np.uint8), np.ones(n), ones / 2, ones * np.nan, ones * 0, "y", ones * 1j, np.array([{"a": 1}] * n, object)]
+    )
     buffer = io.BytesIO()
     savemat(buffer, {"X": images, "y": labels}, do_compression=rng.random() < 0.5)
     return buffer.getvalue()
@@ -284,8 +290,10 @@ def odd_jpeg(rng: random.Random, specimen: bytes = b"") -> bytes:
     from PIL import Image
 
     buffer = io.BytesIO()
-    size = rng.choice(((64, 64), (1, 1), (64, 65), (9000, 9000)))
-    kind, mode = rng.choice((("JPEG", "RGB"), ("JPEG", "L"), ("JPEG", "CMYK"), ("PNG", "RGBA"), ("PNG", "P"), ("GIF", "P"), ("BMP", "1")))
+    size = rng.choice(((64, 64), (1, 1), (64, 65), (3000, 3000)))
+    kind, mode = rng.choice(
+        (("JPEG", "RGB"), ("JPEG", "L"), ("JPEG", "CMYK"), ("PNG", "RGBA"), ("PNG", "P"), ("GIF", "P"), ("BMP", "1"))
+    )
     Image.new(mode, size).save(buffer, kind)
     return buffer.getvalue()
 

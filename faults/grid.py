@@ -1,6 +1,6 @@
 """A grid of the benchmark that takes seconds: two networks for digits and their calibrated heads.
 
-    python -m faults.grid FOLDER local|ray    makes it, as `maccal bench` would
+python -m faults.grid FOLDER local|ray    makes it, as `maccal bench` would
 """
 
 import sys
@@ -17,10 +17,10 @@ def bench(folder: Path, executor: Any = "local", workers: int = 2) -> None:
     """Rows in FOLDER/bench-tiny.jsonl, runs in FOLDER/runs."""
     recipe = Recipe(epochs=1, padding=0, flip=False, precision="fp32")
     scale = benchmark.Scale({"digits": ("resnet8",)}, {"digits": 100}, {"digits": recipe})
-    scales: Any = {SCALE: scale}
-    benchmark.SCALES = bench_verb.SCALES = scales  # type: ignore[misc]
-    where = {"runs": folder / "runs", "results": folder}
-    bench_verb.bench(("sparsity",), SCALE, (1, 2), executor=executor, workers=workers, **where)
+    for module in (benchmark, bench_verb):
+        module.__dict__["SCALES"] = {SCALE: scale}
+    places: Any = {"runs": folder / "runs", "results": folder}
+    bench_verb.bench(("sparsity",), SCALE, (1, 2), executor=executor, workers=workers, **places)
 
 
 if __name__ == "__main__":

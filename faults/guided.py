@@ -39,7 +39,7 @@ def explored(seed: int, count: int, place: Path) -> Iterator[Outcome]:
 
 
 def main(name: str, count: str, seed: str, place: str) -> None:
-    import atheris
+    import atheris  # type: ignore[import-untyped]
 
     with atheris.instrument_imports(include=["maccal"]):
         from faults import damage, fuzz

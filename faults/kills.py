@@ -28,7 +28,7 @@ TRAIN = ["train", "--data", "digits", "--model", "resnet8", "--limit", "100", "-
 ROOT = Path(__file__).parents[1]
 ALONE = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
-MODEL = '''
+MODEL = """
 import torch
 from torch import nn
 
@@ -40,7 +40,7 @@ def rows(seed, n=100):
 def build():
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)), rows(1), rows(2), rows(3)
-'''
+"""
 
 
 # What is run: each starts in a folder and gives the id of a process

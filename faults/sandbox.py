@@ -105,6 +105,15 @@ def limit_memory(more: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
+def processor_time(pid: int) -> float:
+    """Seconds that a process and its ended children have worked."""
+    try:
+        fields = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(int(ticks) for ticks in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+
+
 # Many trials
 
 
@@ -118,7 +127,7 @@ class Lane:
     def __init__(self, tasks: Sequence[Any], work: Work, memory: int | None) -> None:
         self.tasks, self.work, self.memory = tasks, work, memory
         self.done = 0  # tasks that are behind it
-        self.pid, self.pipe, self.began, self.heard = 0, -1, 0.0, b""
+        self.pid, self.pipe, self.began, self.spent, self.heard = 0, -1, 0.0, 0.0, b""
 
     @property
     def open(self) -> bool:
@@ -128,7 +137,17 @@ class Lane:
         reading, writing = os.pipe()
         self.pid = forked(lambda: self.walk(writing))
         os.close(writing)
-        self.pipe, self.began, self.heard = reading, time.monotonic(), b""
+        self.pipe, self.heard = reading, b""
+        self.begin()
+
+    def begin(self) -> None:
+        """The clocks of the next task."""
+        self.began, self.spent = time.monotonic(), processor_time(self.pid)
+
+    def late(self, seconds: float) -> bool:
+        """Whether it has worked for longer than that; where others have the processor, it may wait some more."""
+        waiting = time.monotonic() - self.began
+        return waiting > seconds and (waiting > 5 * seconds or processor_time(self.pid) - self.spent > seconds)
 
     def walk(self, pipe: int) -> None:
         """In the child: one line of JSON per task."""
@@ -149,7 +168,8 @@ class Lane:
             return None
         *lines, self.heard = (self.heard + data).split(b"\n")
         self.done += len(lines)
-        self.began = time.monotonic() if lines else self.began
+        if lines:
+            self.begin()
         return (outcome for line in lines for outcome in parsed(line))
 
     def end(self, patience: float) -> str:
@@ -207,7 +227,7 @@ def heard(lane: Lane, ready: bool, name: Name, seconds: float) -> Iterator[Outco
     outcomes = lane.read() if ready else iter(())
     if outcomes is not None:
         yield from outcomes
-        if not lane.open or time.monotonic() - lane.began <= seconds:
+        if not lane.open or not lane.late(seconds):
             return
     how = lane.end(5 if outcomes is None else 0)
     if lane.open:

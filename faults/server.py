@@ -1,8 +1,8 @@
 """Small data sets in the place of the published ones: their checksums are known, and SVHN is served on this machine.
 
-    recorded(folder)    remembers size and checksum of every file, once they are made
-    known(folder)       inside, these are the published ones
-    served(folder)      inside, `maccal data get svhn` finds files here
+recorded(folder)    remembers size and checksum of every file, once they are made
+known(folder)       inside, these are the published ones
+served(folder)      inside, `maccal data get svhn` finds files here
 """
 
 import functools
@@ -51,7 +51,9 @@ def as_recorded(source: Any, files: dict[str, tuple[int, str]]) -> Any:
     """A source with the sizes and checksums of the files that are recorded."""
     mine = {name: files[f"{source.folder}/{name}"] for name in source.contents if f"{source.folder}/{name}" in files}
     if source.is_archive:
-        return replace(source, files={name: replace(source.files[name], size=size, checksum=sum) for name, (size, sum) in mine.items()})
+        return replace(
+            source, files={name: replace(source.files[name], size=size, checksum=sum) for name, (size, sum) in mine.items()}
+        )
     return replace(source, size=mine[source.file][0], checksum=mine[source.file][1]) if mine else source
 
 

@@ -24,7 +24,10 @@ import maccal
 from faults import server
 from faults.commands import checked, snapshot
 from faults.sandbox import forked, waited
+from maccal.io import read_json, write_json
+from maccal.results import read_rows, write_rows
 
+ROOT = Path(__file__).parents[1]
 RUN = "digits.100-resnet8-vanilla-s1"
 TRAIN = ["train", "--data", "digits", "--model", "resnet8", "--limit", "100", "--epochs", "1", "--precision", "fp32"]
 RECIPE = maccal.Recipe(epochs=3, batch_size=8, lr=0.01, padding=0, flip=False, precision="fp32")
@@ -150,7 +153,7 @@ def loader() -> list[tuple[torch.Tensor, torch.Tensor]]:
     generator = torch.Generator().manual_seed(2)
     y = torch.randint(3, (40,), generator=generator)
     x = torch.randn(40, 6, generator=generator) + y[:, None]
-    return list(zip(x.split(16), y.split(16), strict=True))
+    return list(zip(torch.split(x, 16), torch.split(y, 16), strict=True))
 
 
 def make_features(folder: Path) -> None:
@@ -172,7 +175,7 @@ def head(folder: Path) -> object:
 
 def make_feature_file(folder: Path) -> None:
     rng = np.random.default_rng(0)
-    parts = {}
+    parts: dict[str, Any] = {}
     for name in ("", "val_", "test_"):
         y = rng.integers(0, 3, 60)
         parts[f"{name}z"], parts[f"{name}y"] = (rng.normal(size=(60, 6)) + y[:, None]).astype(np.float32), y
@@ -242,7 +245,9 @@ def make_svhn(folder: Path) -> None:
     rng = np.random.default_rng(5)
     images = rng.integers(0, 256, (32, 32, 3, 6), np.uint8)
     (folder / "svhn").mkdir()
-    savemat(folder / "svhn" / "test_32x32.mat", {"X": images, "y": rng.integers(1, 11, (6, 1)).astype(np.uint8)}, do_compression=True)
+    savemat(
+        folder / "svhn" / "test_32x32.mat", {"X": images, "y": rng.integers(1, 11, (6, 1)).astype(np.uint8)}, do_compression=True
+    )
 
 
 def make_tiny(folder: Path) -> None:
@@ -295,21 +300,19 @@ def published(name: str) -> Callable[[Path], object]:
 
 
 def make_rows(folder: Path) -> None:
-    """Two rows of a benchmark as the file that `maccal bench` writes."""
-    write_rows(folder.parent / "run" / "row.json", folder / "rows.jsonl")
+    write_rows(folder / "rows.jsonl", read_rows(ROOT / "results" / "bench-cpu.jsonl")[:4])
 
 
-def write_rows(row: Path, file: Path) -> None:
-    values = json.loads(row.read_text())
-    file.write_text(json.dumps(values) + "\n" + json.dumps({**values, "name": "other"}) + "\n")
+def edit(path: Path, **values: Any) -> None:
+    """Put values into a sealed JSON file, and seal it again."""
+    kind = json.loads(path.read_text())["format"].removeprefix("maccal ")
+    write_json(path, kind, {**read_json(path, kind), **values})
 
 
-def make_row_parts(folder: Path) -> None:
-    """A run whose row has a part that was measured later, and the time that its extraction took."""
+def make_evaluated(folder: Path) -> None:
+    """A run whose row has a part that was measured later."""
     shutil.copytree(folder.parent / "run", folder, dirs_exist_ok=True)
-    row = json.loads((folder / "row.json").read_text())
-    row["ood"] = {"mean": {"auroc": 0.75, "fpr95": 0.5}}
-    (folder / "row.json").write_text(json.dumps(row, indent=1) + "\n")
+    edit(folder / "row.json", ood={"mean": {"auroc": 0.75, "fpr95": 0.5}})
 
 
 def make_extracted(folder: Path) -> None:
@@ -318,13 +321,13 @@ def make_extracted(folder: Path) -> None:
     checked(["calibrate", folder.name, "--epochs", "1"], folder.parent)
     for path in folder.parent.glob("digits*"):
         shutil.rmtree(path)
-    (folder / "extraction.json").write_text(json.dumps({"seconds": 123456789.0}) + "\n")
+    edit(folder / "extraction.json", seconds=123456789.0)
 
 
 # In this order: later ones use earlier ones
 MAKERS: dict[str, Callable[[Path], None]] = {
     "run": make_run,
-    "evaluated": make_row_parts,
+    "evaluated": make_evaluated,
     "extracted": make_extracted,
     "rows": make_rows,
     "training": make_checkpoint,
@@ -370,12 +373,18 @@ FORMATS = (
 )
 
 
-def make(folder: Path) -> None:
-    """All specimens below the folder, each in a process of its own."""
+def make(folder: Path, formats: tuple[Format, ...] = FORMATS) -> None:
+    """The specimens of these formats below the folder, each made in a process of its own."""
+    needed = {"run", *(form.folder for form in formats)}
     for name, maker in MAKERS.items():
-        target = folder / name
-        target.mkdir(parents=True)
-        if waited(forked(lambda: maker(target), quiet=False), 300) != 0:
-            raise RuntimeError(f"the specimen {name!r} could not be made")
-        if name in ("cifar", "svhn", "cifar-c"):
-            server.recorded(target)
+        if name in needed:
+            target = folder / name
+            target.mkdir(parents=True)
+            make_one(maker, target)
+
+
+def make_one(maker: Callable[[Path], None], target: Path) -> None:
+    if waited(forked(lambda: maker(target), quiet=False), 300) != 0:
+        raise RuntimeError(f"the specimen {target.name!r} could not be made")
+    if target.name in ("cifar", "svhn", "cifar-c"):
+        server.recorded(target)
