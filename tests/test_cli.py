@@ -101,6 +101,7 @@ def test_a_file_is_not_compared_with_itself(files, monkeypatch, capsys):
 def test_the_row_of_a_run_keeps_its_name(files, monkeypatch):
     """Other rows go by it, whatever the page calls the model; and what fails writes nothing."""
     monkeypatch.setattr(cli, "whole_row", lambda folder, numbers: {"run": {}, **numbers})
+    monkeypatch.setattr(cli, "predictions_of", predictions_in)
     for name in ("x", "y"):
         (files / name / "run").mkdir(parents=True)
         shutil.copy("sharp.npz", files / name / "run" / "test.npz")
@@ -111,6 +112,11 @@ def test_the_row_of_a_run_keeps_its_name(files, monkeypatch):
     assert "<h3>y/run</h3>" in page
 
 
+def predictions_in(folder):
+    """Of a folder that is not a whole run."""
+    return read(folder / "test.npz")
+
+
 def broken(*args, **settings):
     raise FileError("row.json", "it is damaged")
 
@@ -118,12 +124,13 @@ def broken(*args, **settings):
 def test_nothing_is_written_before_all_is_computed(files, monkeypatch, capsys):
     (files / "run").mkdir()
     shutil.copy("sharp.npz", files / "run" / "test.npz")
+    monkeypatch.setattr(cli, "predictions_of", predictions_in)
     monkeypatch.setattr(cli, "whole_row", broken)
     assert "damaged" in refused(monkeypatch, capsys, "evaluate", "run", "--resamples", "20")
     monkeypatch.setattr(cli, "whole_row", lambda folder, numbers: dict(numbers))
     monkeypatch.setattr(cli, "ood_run", broken)
     assert "damaged" in refused(monkeypatch, capsys, "evaluate", "run", "--resamples", "20", "--ood", "svhn")
-    assert [path.name for path in (files / "run").iterdir()] == ["test.npz"]
+    assert {path.name for path in (files / "run").iterdir()} <= {"test.npz", ".lock"}
 
 
 @contextmanager
