@@ -65,7 +65,7 @@ def contents(folder):
 
 
 KILLS = """
-import os, signal, sys
+import gc, os, signal, sys
 from pathlib import Path
 import numpy as np
 import torch
@@ -90,6 +90,8 @@ first = Config("digits", "resnet8", "vanilla", 1, 64, recipe)
 second = Config("digits", "resnet8", "maccal", 1, 64, recipe, {}, Stage2(epochs=2))
 config = (first if stage == "train" else second).settled(torch.device("cpu"))
 EVENTS = ("open", "os.rename", "os.remove", "os.mkdir")
+gc.collect()
+gc.freeze()  # else every child would walk through, and so copy, all that was imported
 
 
 def make(folder, kill_at):
