@@ -49,10 +49,15 @@ def equal_mass_edges(confidence: Tensor, bins: int, convention: Convention = "ma
     "focal" interpolates between the sorted confidences, so that its last edge is the maximum and its first the minimum.
     """
     ordered = np.sort(confidence.cpu().numpy())
-    n = len(ordered)
     if convention == "focal":
+        n = len(ordered)
         return np.interp(np.linspace(0, n, bins + 1), np.arange(n), ordered)
-    inner = ordered[np.arange(1, bins) * n // bins]
+    return mass_edges(ordered, bins)
+
+
+def mass_edges(ordered: np.ndarray, bins: int) -> np.ndarray:
+    """The same of ascending confidences."""
+    inner = ordered[np.arange(1, bins) * len(ordered) // bins]
     return np.concatenate([[0.0], np.unique(inner), [1.0]])
 
 
@@ -183,6 +188,18 @@ class Bins:
                 new = collect(assign(c[part], start.edges, convention), c[part], hit[part], width)
             sums = settled(sums + new)
         return cls(start.edges, sums, len(c), convention)
+
+    @classmethod
+    def of_ordered(cls, confidence: np.ndarray, correct: np.ndarray, edges: np.ndarray) -> "Bins":
+        """What `of` gives, for ascending confidences: a bin is a stretch of them, and only the edges have to be searched for."""
+        place = np.searchsorted(confidence, edges[1:-1])
+        index = np.repeat(np.arange(len(edges) - 1), np.diff(place, prepend=0, append=len(confidence)))
+        start = cls.empty(edges)
+        sums = start.sums
+        for part in stretches(len(index)):
+            rows = (torch.from_numpy(array[part]) for array in (index, confidence, correct))
+            sums = settled(sums + collect(*rows, len(edges) - 1))
+        return cls(start.edges, sums, len(index))
 
     @classmethod
     def of_classes(cls, probs: Array, labels: Array, bins: int | Edges = 15, *, convention: Convention = "maccal") -> "Bins":

@@ -12,14 +12,15 @@ All take confidences and outcomes of N rows (classwise_ece the N x K probabiliti
 the order of the rows. A perfectly calibrated model does not score 0: see resampling.py for its band.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.fft import dct, idct
 from torch import Tensor
 
 from maccal.metrics.arguments import check_bins
-from maccal.metrics.bins import Bins, Convention, equal_mass_edges
+from maccal.metrics.bins import Bins, Convention, equal_mass_edges, mass_edges
 from maccal.metrics.inputs import Array, check_confidence
 
 GRID = 4096  # cells on which smece smooths; the finest width it resolves is 1 / GRID
@@ -72,6 +73,8 @@ def debiased_squared_ce(confidence: Array, correct: Array, bins: int = 15) -> fl
 def equal_mass(confidence: Array, correct: Array, bins: int, convention: Convention = "maccal") -> Bins:
     """The rows in bins of about equal numbers of rows."""
     c, hit = check_confidence(confidence, correct)
+    if convention == "maccal":
+        return equal_mass_of(by_confidence(c, hit), check_bins(bins))
     edges = equal_mass_edges(c, check_bins(bins), convention)
     return Bins.of(c, hit, edges, convention=convention)
 
@@ -94,25 +97,39 @@ def ks(confidence: Array, correct: Array) -> float:
     return ks_of(by_confidence(*check_confidence(confidence, correct)))
 
 
-class Ordered(NamedTuple):
+@dataclass(frozen=True)
+class Ordered:
     """Rows by ascending confidence; among equal ones the wrong rows come first, so the order of the input leaves no trace."""
 
     confidence: np.ndarray
     correct: np.ndarray
-    start: np.ndarray  # where each run of equal confidences starts
 
-    @property
+    @cached_property
+    def start(self) -> np.ndarray:
+        """Where each run of equal confidences starts."""
+        changes = np.flatnonzero(self.confidence[1:] != self.confidence[:-1])
+        return np.concatenate([[0], changes + 1])
+
+    @cached_property
     def residual(self) -> np.ndarray:
         return self.confidence - self.correct
 
 
 def by_confidence(confidence: Tensor, correct: Tensor) -> Ordered:
-    """The rows in order, by one sort of whole numbers: the bits of a float64 in [0, 1] order like it, and leave one to spare."""
-    bits = confidence.cpu().numpy().view(np.int64)
-    keys = np.sort(2 * np.where(bits < 0, 0, bits) + correct.cpu().numpy())  # -0.0 is 0.0
-    values = (keys >> 1).view(np.float64)
-    start = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
-    return Ordered(values, (keys & 1).astype(bool), start)
+    """The rows in order, by one sort of whole numbers.
+
+    The bits of a float64 in [0, 1] order like the number. Shifted, they lose the sign of -0.0, and have a place for the outcome.
+    """
+    keys = confidence.cpu().numpy().view(np.int64) << 1
+    keys |= correct.cpu().numpy()
+    keys.sort()
+    outcome = (keys & 1).astype(bool)
+    keys >>= 1
+    return Ordered(keys.view(np.float64), outcome)
+
+
+def equal_mass_of(rows: Ordered, bins: int) -> Bins:
+    return Bins.of_ordered(rows.confidence, rows.correct, mass_edges(rows.confidence, bins))
 
 
 def ks_of(rows: Ordered) -> float:

@@ -20,9 +20,9 @@ from scipy.stats import norm
 from torch import Tensor
 
 from maccal.metrics.arguments import check_bins, check_count, check_share, generator
-from maccal.metrics.bins import Bins, assign, equal_mass_edges, equal_width_edges
+from maccal.metrics.bins import Bins, assign, equal_width_edges, mass_edges
 from maccal.metrics.inputs import Array, as_tensor, check_confidence, like
-from maccal.metrics.miscalibration import smooth_error, to_grid
+from maccal.metrics.miscalibration import by_confidence, smooth_error, to_grid
 from maccal.metrics.ranking import best_aurc, harmonic
 
 ROWS = 2048  # beyond this many rows they are gathered
@@ -118,8 +118,9 @@ def gather(confidence: Tensor, correct: Tensor, bins: int) -> Groups:
         values, index = np.unique(confidence.cpu().numpy(), return_inverse=True)
         right, total = np.bincount(index, correct.cpu().numpy()), np.bincount(index)
         return Groups(values, right, total - right)
-    edges = np.union1d(equal_mass_edges(confidence, GROUPS), equal_width_edges(bins))
-    return groups_of(Bins.of(confidence, correct, edges))
+    rows = by_confidence(confidence, correct)
+    edges = np.union1d(mass_edges(rows.confidence, GROUPS), equal_width_edges(bins))
+    return groups_of(Bins.of_ordered(rows.confidence, rows.correct, edges))
 
 
 def groups_of(fine: Bins) -> Groups:
@@ -224,4 +225,5 @@ def area_under_risk(count: np.ndarray, wrong: np.ndarray, n: int) -> np.ndarray:
     before = np.cumsum(wrong, 1) - wrong
     b = np.cumsum(count, 1).astype(np.int64)
     a = b - count.astype(np.int64)
-    return np.asarray(((before - a * share) * (harmonic(b) - harmonic(a)) + wrong).sum(1) / n)
+    between = np.diff(harmonic(b), prepend=0.0)  # H_b - H_a, as a group starts where the one before it ends
+    return np.asarray(((before - a * share) * between + wrong).sum(1) / n)

@@ -177,9 +177,9 @@ def of_logits(logits: Array, labels: Array, bins: int) -> tuple[Rows, Top, Bins]
 
 
 def top_label_metrics(confidence: Tensor, correct: Tensor, bins: int) -> dict[str, float]:
-    wide, full = Bins.of(confidence, correct, bins), miscalibration.equal_mass(confidence, correct, bins)
-    worst = wide.mce()
     ordered = miscalibration.by_confidence(*check_confidence(confidence, correct))
+    wide, full = Bins.of(confidence, correct, bins), miscalibration.equal_mass_of(ordered, bins)
+    worst = wide.mce()
     aurc, e_aurc = ranking.areas_of(ordered)
     return {
         "accuracy": float(correct.double().mean()),

@@ -24,6 +24,7 @@ from maccal.metrics.bins import (
     collect_equal,
     collect_torch,
     equal_width_edges,
+    mass_edges,
     settled,
 )
 from maccal.metrics.inputs import check_confidence
@@ -107,6 +108,15 @@ def test_bins_of_equal_width_are_found_in_the_compiled_loop(values, bins):
     correct = torch.arange(len(confidence)) % 3 == 0
     expected = collect_torch(assign(confidence, edges, "maccal"), confidence, correct, bins)
     assert np.array_equal(settled(collect_equal(confidence, correct, edges)), settled(expected))
+
+
+@given(outcomes(), st.integers(1, 40))
+def test_ordered_rows_give_the_same_sums(case, bins):
+    confidence, correct = check_confidence(*case)
+    order = confidence.argsort()
+    for edges in (equal_width_edges(bins), mass_edges(confidence[order].numpy(), bins)):
+        made = Bins.of_ordered(confidence[order].numpy(), correct[order].numpy(), edges)
+        assert made == Bins.of(confidence, correct, edges)
 
 
 @pytest.mark.parametrize("bins", [1, 2, 15, 1000])
