@@ -29,7 +29,7 @@ bench: .venv/ready-bench
 faults: .venv/ready-faults
 	OMP_NUM_THREADS=1 $(BIN)/python -m faults
 
-.venv/ready: pyproject.toml setup.py constraints.txt maccal/metrics/_kernels.c
+.venv/ready: pyproject.toml setup.py constraints.txt $(wildcard maccal/metrics/_*.[ch])
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $@

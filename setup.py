@@ -3,7 +3,12 @@
 from setuptools import Extension, setup
 
 KERNELS = Extension(
-    "maccal.metrics._kernels", ["maccal/metrics/_kernels.c"], extra_compile_args=["-O3", "-fopenmp-simd"], optional=True
+    "maccal.metrics._kernels",
+    ["maccal/metrics/_kernels.c"],
+    depends=["maccal/metrics/_softmax.h", "maccal/metrics/_lanes.h"],
+    # no value changes: without traps a choice between two numbers can be made in a vector
+    extra_compile_args=["-O3", "-fopenmp-simd", "-fno-trapping-math", "-fno-math-errno"],
+    optional=True,
 )
 
 setup(ext_modules=[KERNELS])

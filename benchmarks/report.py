@@ -1,12 +1,13 @@
 """How long `maccal report` takes: the whole command on 1,000 rows, against what it cannot do without, and against an older maccal.
 
     python benchmarks/report.py                    # about a minute; writes results/report.json
-    python benchmarks/report.py OLDER_CHECKOUT     # the same, and how many times longer the older one takes
+    python benchmarks/report.py OLDER_CHECKOUT     # the same, and how many times longer one takes from before rows had checksums
 
 The rows are those of results/bench-cpu.jsonl, again and again with other seeds. Every command is a process of its own on one
 thread; they take turns, and a ratio is the median over rounds of the ratio within a round, with its quartiles.
 """
 
+import copy
 import json
 import os
 import statistics
@@ -16,21 +17,26 @@ import tempfile
 import time
 from pathlib import Path
 
+from maccal.results import read_rows, write_rows
+
 HERE = Path(__file__).parents[1]
-ROWS, ROUNDS = 1000, 7
+ROWS, ROUNDS = 1000, 5
 NEEDED = "import matplotlib.figure, matplotlib.backends.backend_svg, scipy.special, jinja2, rich.console, tyro"
 
 
-def write_rows(path: Path) -> None:
-    found = [json.loads(line) for line in (HERE / "results" / "bench-cpu.jsonl").read_text().splitlines()]
-    lines = []
+def more_rows() -> list[dict]:
+    found, made = read_rows(HERE / "results" / "bench-cpu.jsonl"), []
     for number in range(ROWS):
-        row = json.loads(json.dumps(found[number % len(found)]))
+        row = copy.deepcopy(found[number % len(found)])
         seed = row["run"]["seed"]
         row["run"]["seed"] = seed + 3 * (number // len(found))
         row["name"] = row["name"].removesuffix(f"-s{seed}") + f"-s{row['run']['seed']}"
-        lines.append(json.dumps(row) + "\n")
-    path.write_text("".join(lines))
+        made.append(row)
+    return made
+
+
+def report(rows: Path) -> list[str]:
+    return ["-m", "maccal", "report", str(rows), "--out", str(rows.with_suffix(".html"))]
 
 
 def seconds(words: list[str], checkout: Path) -> float:
@@ -40,6 +46,7 @@ def seconds(words: list[str], checkout: Path) -> float:
     subprocess.run(
         [sys.executable, *words],
         env={**os.environ, **threads, "PYTHONPATH": str(checkout)},
+        cwd=checkout,  # first in the path of `python -m`
         check=True,
         stdout=subprocess.DEVNULL,
     )
@@ -49,12 +56,13 @@ def seconds(words: list[str], checkout: Path) -> float:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        rows = Path(folder) / "rows.jsonl"
-        write_rows(rows)
-        command = ["-m", "maccal", "report", str(rows), "--out", str(Path(folder) / "page.html")]
-        work = {"maccal report": (command, HERE), "imports it needs": (["-c", NEEDED], HERE)}
+        made = more_rows()
+        rows, old = Path(folder) / "rows.jsonl", Path(folder) / "old.jsonl"
+        write_rows(rows, made)
+        old.write_text("".join(json.dumps(row) + "\n" for row in made))  # of version 0: no checksums
+        work = {"maccal report": (report(rows), HERE), "imports it needs": (["-c", NEEDED], HERE)}
         if sys.argv[1:]:
-            work["older maccal"] = (command, Path(sys.argv[1]))
+            work["older maccal"] = (report(old), Path(sys.argv[1]))
         for words, checkout in work.values():
             seconds(words, checkout)  # warm-up
         rounds = []

@@ -86,8 +86,8 @@ def evaluate(
         parts["shift"] = shift_run(file, root, published=published, limit=limit, progress=True)
     page = placed(file, models[0].name, "report.html", out)
     with ExitStack() as locks:
-        for folder in paths if out is None else ():
-            if folder.is_dir():
+        for folder in sorted(paths, key=Path.resolve) if out is None else ():
+            if folder.is_dir():  # in one order: else two commands could wait for each other
                 locks.enter_context(held(folder))
         write_all(files_of(models, paths, parts, out) | {page: evaluation_page(models, differences)})
 

@@ -58,6 +58,8 @@ def readable(text: str) -> str:
     >>> readable("naïve \x1b[31m"), readable("caf\udce9")
     ('naïve \\x1b[31m', 'caf\\udce9')
     """
+    if text.isprintable():  # as nearly all are: quick
+        return text
     return "".join(escaped(letter) if unicodedata.category(letter) in UNSHOWN else letter for letter in text)
 
 

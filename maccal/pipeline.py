@@ -24,7 +24,7 @@ from maccal.data.pixels import PIXELS, Pixels
 from maccal.features import extract
 from maccal.folders import measured, opened, tell
 from maccal.geometry import calibration_curve, logit_map, masked_inference, masked_retraining, prototype_angles
-from maccal.io import FileError, npz, read_json, write, write_json, write_lines, write_tensors
+from maccal.io import FileError, checksum, npz, read_bytes, read_json, read_tensors, write, write_json, write_lines, write_tensors
 from maccal.methods import METHODS
 from maccal.methods.balcal import Dual
 from maccal.methods.tst import TwoStage, two_stage_head, two_stage_live
@@ -112,7 +112,7 @@ def predict_again(folder: Path, config: Config, data: DataSet, device: torch.dev
     """Where only test.npz is damaged."""
     tell(f"{folder / 'test.npz'} is missing, damaged or of another run; the images are predicted again")
     network = read_network(folder, config, len(data.classes)).to(device)
-    finish(folder, config, network, predict(network, data.test.images, PIXELS[config.data]), data)
+    conclude(folder, config, predict(network, data.test.images, PIXELS[config.data]), data)
 
 
 def logger(folder: Path, tensorboard: bool) -> AbstractContextManager[Callable[[History], None]]:
@@ -153,11 +153,17 @@ class Board(AbstractContextManager[Callable[[History], None]]):
         self.writer.flush()
 
 
-def finish(folder: Path, config: Config, network: nn.Module, logits: Tensor, data: DataSet) -> None:
-    """Write the network, its predictions and, last of all, its row; then the checkpoint is no longer needed."""
+def finish(folder: Path, config: Config, network: nn.Module, logits: Tensor, data: DataSet, **notes: str) -> None:
+    """Write the network, with these notes, and then all that is said of it."""
     if my_rank()[0] == 0:
         (folder / "test.npz").unlink(missing_ok=True)  # it is always of the network beside it, also after a kill
-        write_tensors(folder / "model.safetensors", MODEL, network.state_dict(), run=config.about)
+        write_tensors(folder / "model.safetensors", MODEL, network.state_dict(), run=config.about, **notes)
+    conclude(folder, config, logits, data)
+
+
+def conclude(folder: Path, config: Config, logits: Tensor, data: DataSet) -> None:
+    """Write the predictions and, last of all, the row; then the checkpoint is no longer needed."""
+    if my_rank()[0] == 0:
         write(folder / "test.npz", npz(logits=logits.numpy(), labels=data.test.labels.numpy()))
         measured(folder, config)
         (folder / "checkpoint.pt").unlink(missing_ok=True)
@@ -186,16 +192,19 @@ def calibrate_run(
         if isinstance(config.stage2, Temperature):
             raise ValueError("BalCAL has two classifiers, and the temperature of a run is of one; scale the logits of its test.npz")
         network.share.fill_(1)  # the new head speaks alone
-    target = folder.parent / config.name
+    target, source = folder.parent / config.name, checksum(read_bytes(folder / "model.safetensors"))
     with held(target):
         state = opened(target, config)
+        if state != "make" and read_tensors(target / "model.safetensors", MODEL)[1].get("source") != source:
+            problem = f"was made from another network than {folder} holds now"
+            raise FileError(target, f"{problem}; delete it, and the same command makes it anew")
         if state == "predict":
             predict_again(target, config, data, torch.device(device))
         if state == "make":
             history = new_stage(network, train, val, config, folder, progress)
             if my_rank()[0] == 0:
                 write_history(target, history)
-            finish(target, config, network, predict(network, data.test.images, pixels), data)
+            finish(target, config, network, predict(network, data.test.images, pixels), data, source=source)
     return target
 
 

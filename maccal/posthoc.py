@@ -3,8 +3,8 @@
     TemperatureScaling    softmax(logits / T), one number (Guo et al. 2017); keeps the order of the classes, so accuracy stays
     Temperature           the same as a stage II of a run: scaled_head divides the weights of the classifier
 
-The temperature is the exact minimiser of the NLL: Newton steps on log(1 / T) inside a shrinking bracket, in float64. Public fits
-stop early, leave T > 0, or do nothing in float32. Cost: about six passes over the logits.
+The temperature is the exact minimiser of the NLL, wherever it lies: see metrics/temperature.py. Public fits stop early, leave
+T > 0, or do nothing in float32. Cost: about two passes over the logits.
 """
 
 import copy
@@ -16,9 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from maccal.metrics.inputs import Array, check_labels, check_logits, like
-from maccal.metrics.scores import best_log_scale, slope
+from maccal.metrics.softmaxes import Rows
+from maccal.metrics.temperature import best, runs_away
 
-WIDEST = 12.0  # log T is sought within +-12: from 6e-6 to 160,000
+NO_BEST = {
+    "T to 0": "every label has the largest logit, so the NLL falls for ever as T goes to 0; fit on rows with mistakes",
+    "T to infinity": "the logits do not tell the labels, so the NLL falls for ever as T grows; check that the rows match",
+}
 
 
 @dataclass(frozen=True)
@@ -50,20 +54,13 @@ class TemperatureScaling:
     temperature_: float
 
     def fit(self, logits: Array, labels: Array) -> "TemperatureScaling":
-        """Find the temperature; ValueError where there is no best one.
-
-        The NLL is convex in 1 / T, with slope mean(average logit - label's logit) at 0 and mean(largest - label's) at infinity.
-        """
-        scores = check_logits(logits).double()
-        y = check_labels(labels, scores)
-        own = scores.gather(1, y[:, None]).squeeze(1)
-        if bool((scores.amax(1) == own).all()):
-            raise ValueError(
-                "every label has the largest logit, so the NLL falls for ever as T goes to 0; fit on rows with mistakes"
-            )
-        if bool((scores.mean(1) - own).mean() >= 0):
-            raise ValueError("the logits do not tell the labels, so the NLL falls for ever as T grows; check that the rows match")
-        self.temperature_ = math.exp(-best_log_scale(lambda t: slope(scores, y, t, 0), (-WIDEST, WIDEST), 1e-12))
+        """Find the temperature; ValueError where there is no best one."""
+        scores = check_logits(logits)
+        rows = Rows.of(scores, check_labels(labels, scores))
+        found, _ = best(rows, nll=True, brier=False)
+        if found is None:
+            raise ValueError(NO_BEST[runs_away(rows)])
+        self.temperature_ = math.exp(-found.log_scale)
         return self
 
     def transform(self, logits: Array) -> Array:

@@ -1,7 +1,7 @@
 """The verb `maccal report`: rows of the benchmark in, one page out, and the paper's figures as files if asked for.
 
-Cost: 1,000 rows take about three seconds, most of them matplotlib's; torch, which takes two to import, is not needed
-(benchmarks/report.py).
+Cost: 1,000 rows take about four seconds on one thread, more than half of them matplotlib's; torch, which takes two to
+import, is not needed (benchmarks/report.py).
 """
 
 import sys

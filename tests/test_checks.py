@@ -12,9 +12,10 @@ import pytest
 from maccal.io import FileError
 from maccal.report.checks import check_names, check_row
 from maccal.report_verb import placed_rows, report
+from maccal.results import read_rows, write_rows
 
 RESULTS = Path(__file__).parents[1] / "results" / "bench-cpu.jsonl"
-ROWS = [json.loads(line) for line in RESULTS.read_text().splitlines()]
+ROWS = read_rows(RESULTS)
 MAPPED = next(row for row in ROWS if "inference" in row.get("motivation", {}))
 SHIFTED = next(row for row in ROWS if "shift" in row and "ood" in row)
 GONE = object()
@@ -129,18 +130,19 @@ def test_one_name_is_one_row():
 
 
 FILES = {
-    "empty": (b"", "no rows"),
-    "blank": (b"\n \n", "no rows"),
-    "text": (b"hello\n", "line 1: not JSON"),
-    "a list": (b"[1]\n", "line 1: list instead of"),
-    "null": (b"null\n", "line 1: NoneType instead of"),
-    "deep": (b'{"a":' * 100_000, "line 1: not JSON"),
-    "many digits": (b'{"name": ' + b"1" * 5000 + b"}", "line 1: not JSON"),
-    "binary": (bytes(range(256)), "line 1: not JSON"),
-    "latin": ('{"name": "café"}'.encode("latin-1"), "line 1: not JSON"),
-    "cut off": (json.dumps(ROWS[0]).encode() + b"\n" + json.dumps(ROWS[1]).encode()[:-9], "line 2: not JSON"),
+    "empty": (b"", "header: not JSON"),
+    "blank": (b"\n \n", "header: not JSON"),
+    "text": (b"hello\n", "header: not JSON"),
+    "a list": (b"[1]\n", "header: list instead of"),
+    "null": (b"null\n", "header: NoneType instead of"),
+    "deep": (b'{"a":' * 100_000, "header: not JSON"),
+    "many digits": (b'{"name": ' + b"1" * 5000 + b"}", "header: not JSON"),
+    "binary": (bytes(range(256)), "header: not JSON"),
+    "latin": ('{"name": "café"}'.encode("latin-1"), "header: not JSON"),
+    "cut off": (RESULTS.read_bytes()[:-9], "its size is wrong"),
+    "a line too few": (RESULTS.read_bytes().rpartition(b"\n{")[0] + b"\n", "its size is wrong"),
     "doubled key": (b'{"name": "a", "name": "b"}', "a key comes twice"),
-    "of evaluate": (json.dumps(changed("run", GONE)).encode(), "line 1: no 'run'"),
+    "of version 0": (json.dumps(ROWS[0]).encode(), "rows of version 0, which have no checksums"),
 }
 
 
@@ -153,6 +155,14 @@ def test_files_that_are_no_rows(tmp_path, data, problem):
     assert not page.exists()
 
 
+@pytest.mark.parametrize(("rows", "problem"), [([], "no rows"), ([changed("run", GONE)], "line 2: no 'run'")])
+def test_rows_that_the_report_cannot_show(tmp_path, rows, problem):
+    write_rows(tmp_path / "rows.jsonl", rows)
+    with pytest.raises(FileError, match=problem):
+        report((tmp_path / "rows.jsonl",), out=tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()
+
+
 def test_what_is_no_file(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     for name, problem in (("fifo", "not a regular file"), (".", "not a regular file"), ("none", "no such file")):
@@ -163,19 +173,18 @@ def test_what_is_no_file(tmp_path):
 def test_no_file_at_all_and_the_file_itself(tmp_path):
     with pytest.raises(ValueError, match="no file of rows"):
         report((), out=tmp_path / "page.html")
-    file = tmp_path / "rows.jsonl"
-    file.write_text(json.dumps(ROWS[0]))
+    file = write_rows(tmp_path / "rows.jsonl", ROWS[:1])
     with pytest.raises(ValueError, match="is one of the files of rows"):
         report((file,), out=tmp_path / "." / "rows.jsonl")
-    assert json.loads(file.read_text()) == ROWS[0]
+    assert read_rows(file) == ROWS[:1]
 
 
 def test_odd_rows_that_are_fine(tmp_path):
-    """One row alone; a method, a data set and a network that nobody knows; other ends of lines."""
+    """One row alone; a method, a data set and a network that nobody knows."""
     new = changed("run", {"data": "moon", "model": "mine", "method": "new", "seed": 1}) | {"name": "moon-mine-new-s1"}
     file = tmp_path / "rows.jsonl"
     for rows in ([ROWS[0]], [new], [new, ROWS[0]]):
-        file.write_text("".join(json.dumps(row) + "\r\n" for row in rows), encoding="utf-8-sig")
+        write_rows(file, rows)
         report((file,), out=tmp_path / "page.html")
         page = (tmp_path / "page.html").read_text()
         assert all(row["run"]["model"] in page for row in rows)

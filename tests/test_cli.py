@@ -21,9 +21,8 @@ from commands import refused, run
 from maccal import cli, report_verb
 from maccal.cli import told_apart
 from maccal.failures import answered
-from maccal.io import FileError
+from maccal.io import FileError, readable
 from maccal.metrics import softmax, summary
-from maccal.report import readable
 
 
 @pytest.fixture

@@ -608,6 +608,15 @@ def test_all_figures_in_the_order_of_the_paper():
     assert absent["motivation"] == "no vanilla run with a masked head among the rows; run `maccal bench motivation`"
 
 
+def test_a_hundred_networks(tmp_path):
+    """More panels than one can read are left out, and say so; lines are drawn, and named while there is room."""
+    rows = [row("maccal", model=f"net{number}", keep=[0.5, 0.4]) for number in range(100)]
+    drawn, absent = figures.draw_all(rows)
+    assert absent["leaderboard"] == "100 data sets and networks; a figure has room for 24, the table above for all"
+    assert not any(text.startswith("net") for text in fine(drawn["sparsity"], tmp_path))
+    assert "net7" in fine(figures.draw_all(rows[:20])[0]["sparsity"], tmp_path)
+
+
 def test_nothing_is_drawn_of_nothing():
     drawn, absent = figures.draw_all(iter([]))
     assert drawn == {}

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -19,7 +20,7 @@ from maccal import parallel, runs
 from maccal.bench_verb import save
 from maccal.benchmark import Job, collect
 from maccal.evaluation import extend_row
-from maccal.io import FileError, locked, read_json, write_json
+from maccal.io import FileError, locked, read_json, read_tensors, write_json, write_tensors
 from maccal.pipeline import calibrate_run, make_run, write_history
 from maccal.recipes import Recipe
 from maccal.results import read_row, read_rows, write_row
@@ -291,6 +292,16 @@ def test_a_second_command_waits_and_finds_the_run_finished(run, monkeypatch, sta
     assert contents(target)[1:] == contents(before)[1:]
 
 
+def test_two_comparisons_of_two_runs_never_wait_for_each_other(run, monkeypatch):
+    """However the runs are named, their locks are taken in one order."""
+    other, taken = shutil.copytree(run, run.parent / "z"), []
+    monkeypatch.setattr("maccal.cli.held", lambda folder: nullcontext(taken.append(folder.resolve())))
+    monkeypatch.chdir(run.parent)
+    for words in ((run, "--compare", "z"), ("z", "--compare", run)):
+        cli(monkeypatch, "evaluate", *map(str, words), "--resamples", "10")
+    assert taken == [run, other] * 2
+
+
 @pytest.fixture
 def full():
     """A disk on which no file can be larger than so many bytes."""
@@ -377,6 +388,20 @@ def test_rows_with_odd_values_are_refused(run):
         write_row(run / "row.json", row | change)
         with pytest.raises(FileError, match=r"not the file that row\.json was made with|of different runs"):
             predictions_of(run)
+
+
+def test_stage_two_of_another_network_is_never_taken_for_this_ones(run):
+    """The run that it was made from is deleted and made anew, and has become another network."""
+    new = calibrate_run(run, stage2=Stage2(epochs=1))
+    tensors, notes = read_tensors(run / "model.safetensors", "model 1")
+    tensors["head.bias"] += 1
+    write_tensors(run / "model.safetensors", "model 1", tensors, **notes)
+    (run / "row.json").unlink()
+    make_run(CONFIG, runs=run.parent)  # measures it
+    with pytest.raises(FileError, match=r"maccal,epochs=1-s1: was made from another network than .* holds now; delete it"):
+        calibrate_run(run, stage2=Stage2(epochs=1))
+    shutil.rmtree(new)
+    assert calibrate_run(run, stage2=Stage2(epochs=1)) == new
 
 
 def test_damage_of_stage_two(run, monkeypatch):

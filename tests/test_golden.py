@@ -38,7 +38,7 @@ READINGS = {
     "training": mc.Stage2(epochs=4, statistics="deployed", gamma=0.9),
     **{f"ablation {row}": mc.Stage2.ablation(row, epochs=4) for row in ("vanilla", "masked", "restricted")},
 }
-UNSTEADY = ("seconds", "versions", "checksum", "files")
+UNSTEADY = ("format", "checksum", "files", "seconds", "versions")
 
 
 def fingerprint(module):

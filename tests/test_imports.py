@@ -21,6 +21,8 @@ PATH = [
     "maccal.metrics.inputs",
     "maccal.metrics.bins",
     "maccal.metrics.miscalibration",
+    "maccal.metrics.softmaxes",
+    "maccal.metrics.temperature",
     "maccal.metrics.scores",
     "maccal.metrics.ranking",
     "maccal.metrics.resampling",

@@ -82,6 +82,31 @@ def test_accuracy_and_kind_of_array_stay():
     assert np.allclose(scaling.transform(logits) * scaling.temperature_, logits)
 
 
+@pytest.mark.parametrize("size", [1e-30, 1e-12, 3e5, 1e30])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_temperature_is_too_far(size, dtype):
+    """The search once stopped at 162,755 = exp(12), without a word."""
+    logits, labels = sample()
+    logits = (size * logits).astype(dtype)
+    expected = TemperatureScaling().fit(logits.astype(np.float64) / size, labels).temperature_
+    found = TemperatureScaling().fit(logits, labels).temperature_
+    assert found == pytest.approx(size * expected, rel=1e-12)
+
+
+def test_a_temperature_beyond_the_old_bound():
+    logits, labels = sample(696_221 / TemperatureScaling().fit(*sample()).temperature_)
+    assert TemperatureScaling().fit(logits, labels).temperature_ == pytest.approx(696_221, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision(dtype):
+    """The numbers given are what is fitted: as exactly as if they had come in float64."""
+    logits, labels = sample(2.0)
+    half = torch.tensor(logits).to(dtype)
+    wide = TemperatureScaling().fit(half.double(), labels).temperature_
+    assert TemperatureScaling().fit(half, labels).temperature_ == pytest.approx(wide, rel=1e-12)
+
+
 def test_no_best_temperature():
     logits = np.array([[2.0, 0.0], [0.0, 1.0]])
     with pytest.raises(ValueError, match="every label has the largest logit"):

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from maccal.io import readable
 from maccal.metrics import METRICS, softmax
 from maccal.metrics.summaries import show, span
 from maccal.predictions import Predictions
-from maccal.report import listing, readable
+from maccal.report import listing
 from maccal.report.evaluation import Compared, evaluated, evaluation_page, paired
 
 NASTY = "<script>alert('x')</script> & \"quotes\" $\\alpha$ </script><!--"

@@ -47,6 +47,7 @@ from maccal.paper import HEADS
 from maccal.plots import Theme, lay_out, short, style
 
 MEASURES = {"accuracy": "accuracy", "ece": "ECE", "aece": "AECE", "mce": "MCE"}
+PANELS = 24  # that one can still read
 FAR = 10  # the highest ECE by the lowest, from where on the leaderboard's axis is logarithmic
 HOLLOW: dict[str, Any] = {"marker": "D", "markersize": 4, "markerfacecolor": "none", "markeredgewidth": 0.9}
 COMPARED = ("vanilla", "temperature", "maccal")  # drawn in colour wherever they are; the others in grey
@@ -89,6 +90,8 @@ def prepare_leaderboard(rows: Iterable[Row]) -> Leaderboard:
     runs: dict[Place, list[Row]] = {}
     for row in chosen:
         runs.setdefault(place_of(row), []).append(row)
+    if len(runs) > PANELS:
+        raise ValueError(f"{len(runs)} data sets and networks; a figure has room for {PANELS}, the table above for all")
     groups = {place: by_seed(found, lambda row: str(row["run"]["method"])) for place, found in sorted(runs.items())}
     names = in_order(set.intersection(*map(set, groups.values())))
     needed([group[name][0][0] for group in groups.values() for name in names], "method run on every data set and network", "table1")

@@ -29,6 +29,7 @@ from maccal.figures.selection import (
 from maccal.plots import Theme, lay_out
 
 MIXED = {"mixup": SERIES[1], "mit": SERIES[2], "mixup+maccal": SERIES[0]}
+NAMES = 20  # that find room at the end of lines
 FEEDBACK = {"training", "statistics=deployed"}  # what is not the method's own in the grid of gamma, but for gamma
 
 
@@ -166,7 +167,7 @@ def prepare_sparsity(rows: Iterable[Row]) -> list[SparsityPath]:
 
 
 def plot_sparsity(paths: Sequence[SparsityPath], theme: Theme | None = None) -> Figure:
-    """A line a run, a colour a data set; the network is named at the mean of its seeds' ends."""
+    """A line a run, a colour a data set; the network is named at the mean of its seeds' ends, unless there are too many."""
     theme = theme or Theme()
     figure, ((axes,),) = canvas(theme, 1, 1, 3.5)
     colours = dict(zip(dict.fromkeys(path.place[0] for path in paths), SERIES * 3, strict=False))
@@ -178,6 +179,8 @@ def plot_sparsity(paths: Sequence[SparsityPath], theme: Theme | None = None) -> 
     last = max(int(path.epoch[-1]) for path in paths)
     axes.set(xlim=(1 if last > 1 else 0, last), ylim=(0, 1))
     note(figure, theme, [Line2D([], [], color=colour, label=set_title(data)) for data, colour in colours.items()], "a line a run")
+    if len(ends) > NAMES:
+        return figure
     lay_out(figure)
     name_ends(axes, [Label(place[1], last, float(np.mean(values)), colours[place[0]]) for place, values in ends.items()])
     return figure

@@ -1,5 +1,5 @@
-/* The inner loops of the metrics that are worth a compiler. inputs.py and bins.py hold the same in torch operations, for other
- * devices and types and for installs without a compiler; tests compare the two.
+/* The inner loops of the metrics that are worth a compiler. inputs.py, bins.py and temperature.py hold the same in torch operations,
+ * for other devices and types and for installs without a compiler; tests compare the two.
  *
  * scan: top_label in one trip through memory: the largest value, the hit, the sum and the least value of every row of N x K
  * probabilities. The loop over a row is vectorised for the machine it runs on (chosen at load time where the toolchain can). Of equal
@@ -7,18 +7,27 @@
  * NaN and infinity show in the sum.
  *
  * collect: how many rows each bin holds, how many were right, and the sum of their confidences in fixed point, as two whole numbers.
+ * The rows come with their bins, or (collect_equal) the bins are of equal width and found here.
+ *
+ * collect_classes: the same of every class's probability. Of many classes nearly all probabilities are in the first bin: it is
+ * summed for all classes at once, and only the others are looked at one by one.
+ *
+ * scores, slopes: NLL and Brier score at a temperature, and their derivatives; see _softmax.h and _lanes.h.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
 
 #define TIE 0.51
+#define EVEN 6755399441055744.0 /* 1.5 * 2^52: adding it rounds to the nearest whole number, halves to even */
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__)
 #define VECTORISED __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define VECTORISED
 #endif
+#include "_softmax.h"
+
 #define SIMD _Pragma("omp simd reduction(max : most) reduction(min : least) reduction(+ : sum)")
 #define LOOK_AT_ROW                                                                                                       \
     for (int64_t k = 0; k < classes; k++) {                                                                               \
@@ -53,20 +62,78 @@
 SCAN(scan_float, float)
 SCAN(scan_double, double)
 
-/* Rows count, correct, high, low of `bins` bins; a row of index -1 is left out. */
+/* Sums of `bins` bins: rows count, correct, high, low. A confidence is high / tick + low / tick^2, both whole numbers. */
+INLINE double high_part(double scaled) {
+    double nearest = (scaled + EVEN) - EVEN; /* floor, without leaving vectors of doubles */
+    return nearest > scaled ? nearest - 1 : nearest;
+}
+
+INLINE double low_part(double scaled, double high, double tick) { return ((scaled - high) * tick + EVEN) - EVEN; }
+
+INLINE void add_row(double *bin, int64_t bins, double confidence, double correct, double tick) {
+    double scaled = confidence * tick, high = high_part(scaled);
+    bin[0] += 1;
+    bin[bins] += correct;
+    bin[2 * bins] += high;
+    bin[3 * bins] += low_part(scaled, high, tick);
+}
+
+/* Of equal widths only the nearest edge can matter. */
+INLINE int64_t equal_bin(double value, int64_t bins, const double *edges) {
+    int64_t nearest = (int64_t)(value * (double)bins + 0.5);
+    int64_t bin = nearest - (value < edges[nearest]);
+    return bin < bins ? bin : bins - 1;
+}
+
+/* A row of index -1 is left out. */
 static void collect_rows(const int64_t *index, const double *confidence, const uint8_t *correct, int64_t rows, int64_t bins,
                          double tick, double *sums) {
-    const double even = 6755399441055744.0; /* 1.5 * 2^52: adding it rounds to the nearest whole number, halves to even */
-    for (int64_t i = 0; i < rows; i++) {
-        if (index[i] < 0) continue;
-        double *bin = sums + index[i];
-        double scaled = confidence[i] * tick, high = (double)(int64_t)scaled;
-        bin[0] += 1;
-        bin[bins] += correct[i];
-        bin[2 * bins] += high;
-        bin[3 * bins] += ((scaled - high) * tick + even) - even;
-    }
+    for (int64_t i = 0; i < rows; i++)
+        if (index[i] >= 0) add_row(sums + index[i], bins, confidence[i], correct[i], tick);
 }
+
+static void collect_equal_rows(const double *confidence, const uint8_t *correct, int64_t rows, int64_t bins, const double *edges,
+                               double tick, double *sums) {
+    for (int64_t i = 0; i < rows; i++)
+        add_row(sums + equal_bin(confidence[i], bins, edges), bins, confidence[i], correct[i], tick);
+}
+
+/* sums: 4 x classes x bins. first: 2 x classes zeros to work in, high and low of the first bins. */
+#define COLLECT_CLASSES(NAME, REAL)                                                                                            \
+    VECTORISED static void NAME(const REAL *p, const int64_t *label, int64_t rows, int64_t classes, int64_t bins,              \
+                                const double *edges, double tick, double *sums, double *first) {                               \
+        const int64_t all = classes * bins;                                                                                    \
+        const double end = bins > 1 ? edges[1] : 2;                                                                            \
+        for (int64_t i = 0; i < rows; i++, p += classes) {                                                                     \
+            double others = 0;                                                                                                 \
+            _Pragma("omp simd reduction(+ : others)") for (int64_t k = 0; k < classes; k++) {                                  \
+                double value = p[k] < 1 ? p[k] : 1; /* a row may overshoot one by rounding */                                  \
+                double scaled = value * tick, high = high_part(scaled), low = low_part(scaled, high, tick);                    \
+                double inside = value < end ? 1 : 0;                                                                           \
+                first[k] += inside * high;                                                                                     \
+                first[classes + k] += inside * low;                                                                            \
+                others += 1 - inside;                                                                                          \
+            }                                                                                                                  \
+            for (int64_t k = 0; others > 0; k++)                                                                               \
+                if (p[k] >= end) {                                                                                             \
+                    double value = p[k] < 1 ? p[k] : 1;                                                                        \
+                    add_row(sums + k * bins + equal_bin(value, bins, edges), all, value, 0, tick);                             \
+                    others -= 1;                                                                                               \
+                }                                                                                                              \
+            double own = p[label[i]] < 1 ? p[label[i]] : 1;                                                                    \
+            sums[all + label[i] * bins + equal_bin(own, bins, edges)] += 1;                                                    \
+        }                                                                                                                      \
+        for (int64_t k = 0; k < classes; k++) {                                                                                \
+            double others = 0;                                                                                                 \
+            for (int64_t b = 1; b < bins; b++) others += sums[k * bins + b];                                                   \
+            sums[k * bins] = (double)rows - others;                                                                            \
+            sums[2 * all + k * bins] = first[k];                                                                               \
+            sums[3 * all + k * bins] = first[classes + k];                                                                     \
+        }                                                                                                                      \
+    }
+
+COLLECT_CLASSES(collect_classes_float, float)
+COLLECT_CLASSES(collect_classes_double, double)
 
 #define AT(TYPE, ADDRESS) ((TYPE *)(uintptr_t)(ADDRESS))
 typedef unsigned long long address;
@@ -94,6 +161,60 @@ static PyObject *collect(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "KKKLLdK", &index, &confidence, &correct, &rows, &bins, &tick, &sums)) return NULL;
     Py_BEGIN_ALLOW_THREADS;
     collect_rows(AT(int64_t, index), AT(double, confidence), AT(uint8_t, correct), rows, bins, tick, AT(double, sums));
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
+static PyObject *collect_equal(PyObject *self, PyObject *args) {
+    address confidence, correct, edges, sums;
+    long long rows, bins;
+    double tick;
+    if (!PyArg_ParseTuple(args, "KKLLKdK", &confidence, &correct, &rows, &bins, &edges, &tick, &sums)) return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    collect_equal_rows(AT(double, confidence), AT(uint8_t, correct), rows, bins, AT(double, edges), tick, AT(double, sums));
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
+static PyObject *collect_classes(PyObject *self, PyObject *args) {
+    address p, label, edges, sums, first;
+    long long rows, classes, bins;
+    double tick;
+    int wide;
+    if (!PyArg_ParseTuple(args, "pKKLLLKdKK", &wide, &p, &label, &rows, &classes, &bins, &edges, &tick, &sums, &first)) return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    if (wide)
+        collect_classes_double(AT(double, p), AT(int64_t, label), rows, classes, bins, AT(double, edges), tick, AT(double, sums),
+                               AT(double, first));
+    else
+        collect_classes_float(AT(float, p), AT(int64_t, label), rows, classes, bins, AT(double, edges), tick, AT(double, sums),
+                              AT(double, first));
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
+static PyObject *scores(PyObject *self, PyObject *args) {
+    address z, most, label, nll, brier;
+    long long rows, classes;
+    double scale;
+    int wide;
+    if (!PyArg_ParseTuple(args, "pKKKLLdKK", &wide, &z, &most, &label, &rows, &classes, &scale, &nll, &brier)) return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    score_rows(AT(void, z), wide, AT(void, most), AT(int64_t, label), rows, classes, scale, AT(double, nll), AT(double, brier));
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
+static PyObject *slopes(PyObject *self, PyObject *args) {
+    address z, most, label, out;
+    long long rows, classes;
+    double nll_scale, brier_scale;
+    int fine, wide;
+    if (!PyArg_ParseTuple(args, "ppKKKLLddK", &fine, &wide, &z, &most, &label, &rows, &classes, &nll_scale, &brier_scale, &out))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    (fine ? slopes_double : slopes_float)(AT(void, z), wide, AT(void, most), AT(int64_t, label), rows, classes, nll_scale,
+                                          brier_scale, AT(double, out));
     Py_END_ALLOW_THREADS;
     Py_RETURN_NONE;
 }
@@ -194,6 +315,11 @@ static PyObject *stream(PyObject *self, PyObject *args) {
 static PyMethodDef methods[] = {
     {"scan", scan, METH_VARARGS, "scan(wide, probs, labels, rows, classes, confidence, correct, totals, lowest)"},
     {"collect", collect, METH_VARARGS, "collect(index, confidence, correct, rows, bins, tick, sums)"},
+    {"collect_equal", collect_equal, METH_VARARGS, "collect_equal(confidence, correct, rows, bins, edges, tick, sums)"},
+    {"collect_classes", collect_classes, METH_VARARGS,
+     "collect_classes(wide, probs, labels, rows, classes, bins, edges, tick, sums, first)"},
+    {"scores", scores, METH_VARARGS, "scores(wide, scores, most, labels, rows, classes, scale, nll, brier)"},
+    {"slopes", slopes, METH_VARARGS, "slopes(fine, wide, scores, most, labels, rows, classes, nll_scale, brier_scale, sums)"},
     {"stream", stream, METH_VARARGS,
      "stream(wide, probs, logits, labels, rows, classes, tolerance, edges, bins, first, cells, tick, sums, scores)"},
     {NULL, NULL, 0, NULL},

@@ -107,6 +107,42 @@ def settled(sums: np.ndarray) -> np.ndarray:
     return np.stack([count, correct, high - over * TICK, low - carry * TICK, whole + over])
 
 
+def compiled(values: Tensor, edges: np.ndarray, convention: Convention) -> bool:
+    """Whether the compiled loops find these bins by themselves: of equal width, in main memory."""
+    equal = convention == "maccal" and np.array_equal(edges, equal_width_edges(len(edges) - 1))
+    return kernels is not None and equal and values.device.type == "cpu"
+
+
+def collect_equal(confidence: Tensor, correct: Tensor, edges: np.ndarray) -> np.ndarray:
+    """What assign and collect give for bins of equal width, in one go."""
+    assert kernels is not None
+    sums = np.zeros((5, len(edges) - 1))
+    arrays = confidence.data_ptr(), correct.data_ptr()
+    kernels.collect_equal(*arrays, len(confidence), len(edges) - 1, edges.ctypes.data, TICK, sums.ctypes.data)
+    return sums
+
+
+def collect_classes(probs: Tensor, labels: Tensor, edges: np.ndarray, convention: Convention) -> np.ndarray:
+    """What collect gives for every class and bin of equal width: 5 x K x bins."""
+    assert kernels is not None
+    (rows, classes), bins = probs.shape, len(edges) - 1
+    sums, first = np.zeros((5, classes, bins)), np.zeros((2, classes))
+    arrays = probs.dtype == torch.float64, probs.data_ptr(), labels.data_ptr()
+    kernels.collect_classes(*arrays, rows, classes, bins, edges.ctypes.data, TICK, sums.ctypes.data, first.ctypes.data)
+    return sums
+
+
+def collect_classes_torch(probs: Tensor, labels: Tensor, edges: np.ndarray, convention: Convention) -> np.ndarray:
+    """The same for any edges and on any device."""
+    classes, width = probs.shape[1], len(edges) - 1
+    names = torch.arange(classes, device=probs.device)
+    value = probs.double().clamp(max=1.0)  # a float32 row may overshoot one by an ulp
+    index = assign(value, edges, convention)
+    index = torch.where(index < 0, -1, index + names * width).flatten()
+    sums = collect(index, value.flatten(), (labels[:, None] == names).flatten(), classes * width)
+    return sums.reshape(5, classes, width)
+
+
 @dataclass(frozen=True, eq=False)
 class Bins:
     """Mergeable sums of a reliability diagram.
@@ -139,27 +175,32 @@ class Bins:
         c, hit = check_confidence(confidence, correct)
         start = cls.empty(bins, convention=convention)
         width, sums = len(start.edges) - 1, start.sums
+        fast = compiled(c, start.edges, convention)
         for part in stretches(len(c)):  # the sums are exact, so steps that stay in cache change nothing but the time
-            index = assign(c[part], start.edges, convention)
-            sums = settled(sums + collect(index, c[part], hit[part], width))
+            if fast:
+                new = collect_equal(c[part], hit[part], start.edges)
+            else:
+                new = collect(assign(c[part], start.edges, convention), c[part], hit[part], width)
+            sums = settled(sums + new)
         return cls(start.edges, sums, len(c), convention)
 
     @classmethod
     def of_classes(cls, probs: Array, labels: Array, bins: int | Edges = 15, *, convention: Convention = "maccal") -> "Bins":
         """One diagram a class: the confidence is p_k, the outcome whether the label is k."""
         p = check_probs(probs)
+        return cls.of_checked_classes(p, check_labels(labels, p), bins, convention=convention)
+
+    @classmethod
+    def of_checked_classes(cls, p: Tensor, y: Tensor, bins: int | Edges, *, convention: Convention = "maccal") -> "Bins":
+        """The same where probabilities and labels are known to be sound."""
         rows, classes = p.shape
-        y = check_labels(labels, p)
         start = cls.empty(bins, classes=classes, convention=convention)
-        width = len(start.edges) - 1
-        sums = np.zeros((5, classes * width))
-        names = torch.arange(classes, device=p.device)
+        fast = compiled(p, start.edges, convention) and p.dtype in (torch.float32, torch.float64)
+        take = collect_classes if fast else collect_classes_torch
+        sums = start.sums
         for part in blocks(rows, classes):
-            value = p[part].double().clamp(max=1.0)  # a float32 row may overshoot one by an ulp
-            index = assign(value, start.edges, convention)
-            index = torch.where(index < 0, -1, index + names * width)
-            sums = settled(sums + collect(index.flatten(), value.flatten(), (y[part, None] == names).flatten(), classes * width))
-        return cls(start.edges, sums.reshape(5, classes, width), rows, convention)
+            sums = settled(sums + take(p[part], y[part], start.edges, convention))
+        return cls(start.edges, sums, rows, convention)
 
     def coarsen(self, bins: int | Edges) -> "Bins":
         """The same rows in wider bins, whose edges are among these: the very sums that `of` would have made."""

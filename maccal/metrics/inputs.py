@@ -214,10 +214,15 @@ def top_label(probs: Array, labels: Array) -> tuple[Array, Array]:
     """
     p = matrix(probs, "probs")
     y = check_labels(labels, p)
-    scan = scan_compiled if kernels and p.device.type == "cpu" and p.dtype in (torch.float32, torch.float64) else scan_torch
     confidence, correct, totals, lowest = scan(p, y)
     check_rows(p, totals, lowest)
     return like(confidence, probs), like(correct, probs)
+
+
+def scan(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Largest value, hit and sum of every row, and the least value of all."""
+    fast = kernels and probs.device.type == "cpu" and probs.dtype in (torch.float32, torch.float64)
+    return (scan_compiled if fast else scan_torch)(probs, labels)
 
 
 def scan_torch(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -12,6 +12,8 @@ All take confidences and outcomes of N rows (classwise_ece the N x K probabiliti
 the order of the rows. A perfectly calibrated model does not score 0: see resampling.py for its band.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.fft import dct, idct
 from torch import Tensor
@@ -89,21 +91,32 @@ def ks(confidence: Array, correct: Array) -> float:
     >>> round(ks(np.array([0.6, 0.7, 0.8]), np.array([1, 1, 0])), 6)
     0.233333
     """
-    c, hit = check_confidence(confidence, correct)
-    values, start, residual = by_confidence(c, hit)
-    return float(np.abs(np.add.reduceat(residual, start).cumsum()).max() / len(values))
+    return ks_of(by_confidence(*check_confidence(confidence, correct)))
 
 
-def by_confidence(confidence: Tensor, correct: Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ascending confidences, where each run of equal ones starts, and confidence - correct in the same order.
+class Ordered(NamedTuple):
+    """Rows by ascending confidence; among equal ones the wrong rows come first, so the order of the input leaves no trace."""
 
-    Within a run of equal confidences the wrong rows come first, so that the order of the input leaves no trace.
-    """
-    c, hit = confidence.cpu().numpy(), correct.cpu().numpy()
-    order = np.lexsort((hit, c))
-    values, hits = c[order], hit[order]
+    confidence: np.ndarray
+    correct: np.ndarray
+    start: np.ndarray  # where each run of equal confidences starts
+
+    @property
+    def residual(self) -> np.ndarray:
+        return self.confidence - self.correct
+
+
+def by_confidence(confidence: Tensor, correct: Tensor) -> Ordered:
+    """The rows in order, by one sort of whole numbers: the bits of a float64 in [0, 1] order like it, and leave one to spare."""
+    bits = confidence.cpu().numpy().view(np.int64)
+    keys = np.sort(2 * np.where(bits < 0, 0, bits) + correct.cpu().numpy())  # -0.0 is 0.0
+    values = (keys >> 1).view(np.float64)
     start = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
-    return values, start, values - hits
+    return Ordered(values, (keys & 1).astype(bool), start)
+
+
+def ks_of(rows: Ordered) -> float:
+    return float(np.abs(np.add.reduceat(rows.residual, rows.start).cumsum()).max() / len(rows.confidence))
 
 
 def smece(confidence: Array, correct: Array) -> float:
@@ -114,9 +127,12 @@ def smece(confidence: Array, correct: Array) -> float:
     >>> round(smece(np.full(100, 0.8), np.arange(100) < 60), 4)
     0.2
     """
-    c, hit = check_confidence(confidence, correct)
-    values, _, residual = by_confidence(c, hit)
-    return float(smooth_error(to_grid(values, residual[None] / len(values), GRID))[0])
+    return smece_of(by_confidence(*check_confidence(confidence, correct)))
+
+
+def smece_of(rows: Ordered) -> float:
+    mass = rows.residual[None] / len(rows.confidence)
+    return float(smooth_error(to_grid(rows.confidence, mass, GRID))[0])
 
 
 def to_grid(position: np.ndarray, mass: np.ndarray, cells: int) -> np.ndarray:

@@ -11,6 +11,7 @@ import torch
 
 from maccal.metrics.arguments import check_share
 from maccal.metrics.inputs import Array, check_confidence, check_logits, check_probs, check_scores, like
+from maccal.metrics.miscalibration import Ordered, by_confidence
 
 TABLE = 1 << 16  # harmonic numbers that are kept
 
@@ -30,8 +31,13 @@ def e_aurc(confidence: Array, correct: Array) -> float:
     >>> round(e_aurc(np.array([0.9, 0.8, 0.7, 0.6]), np.array([1, 1, 0, 1])), 6)
     0.083333
     """
-    c, hit = check_confidence(confidence, correct)
-    return aurc(c, hit) - float(best_aurc((~hit).sum().cpu().numpy(), len(c)))
+    return areas_of(by_confidence(*check_confidence(confidence, correct)))[1]
+
+
+def areas_of(rows: Ordered) -> tuple[float, float]:
+    """AURC and E-AURC."""
+    area, wrong = float(risk_of(rows).mean()), np.count_nonzero(~rows.correct)
+    return area, area - float(best_aurc(np.array(wrong), len(rows.correct)))
 
 
 def best_aurc(wrong: np.ndarray, n: int) -> np.ndarray:
@@ -68,10 +74,14 @@ def accuracy_at_coverage(confidence: Array, correct: Array, coverage: float) -> 
 
 def risk_curve(confidence: Array, correct: Array) -> np.ndarray:
     """Error rate of the k surest rows, k = 1 .. N."""
-    c, hit = (t.cpu().numpy() for t in check_confidence(confidence, correct))
-    _, group, size = np.unique(-c, return_inverse=True, return_counts=True)
-    share_wrong = np.bincount(group, ~hit) / size
-    return np.cumsum(np.repeat(share_wrong, size)) / np.arange(1, len(c) + 1)
+    return risk_of(by_confidence(*check_confidence(confidence, correct)))
+
+
+def risk_of(rows: Ordered) -> np.ndarray:
+    n = len(rows.confidence)
+    size = np.diff(rows.start, append=n)
+    share_wrong = np.add.reduceat(~rows.correct, rows.start, dtype=np.float64) / size
+    return np.cumsum(np.repeat(share_wrong[::-1], size[::-1])) / np.arange(1, n + 1)
 
 
 def auroc(id_scores: Array, ood_scores: Array) -> float:

@@ -33,7 +33,7 @@ INEXACT = ("aece", "smece", "ks", "debiased_squared_ce", "aurc", "e_aurc")
 
 
 class Grid(NamedTuple):
-    """Edges of the fine bins; the bin at the start of each of CELLS equal parts of [0, 1], and at 1."""
+    """Edges of the fine bins; the bin at the start of each of CELLS parts of [0, 1], and at 1."""
 
     edges: np.ndarray
     first: np.ndarray
@@ -89,7 +89,7 @@ def errors(fine: Bins, groups: Groups, bins: int, numbers: dict[str, float]) -> 
 
 
 def risk_error(groups: Groups, n: int, value: float) -> float:
-    """How far AURC can be off: every group in two halves, one of its wrong rows, one of its right ones."""
+    """How far AURC can be off: every group parted into its wrong rows and its right ones."""
     none = np.zeros_like(groups.wrong)
     halves = [np.stack([groups.wrong, groups.right], 1), np.stack([groups.wrong, none], 1)]
     best, worst = (

@@ -1,4 +1,4 @@
-"""Stream: a summary of more rows than fit in memory, batch by batch, in any order, on any number of processes.
+"""Stream: a summary of more rows than fit in memory, in any batches, order and number of processes.
 
 Keeps the exact sums of about two thousand fine bins (sketch.py) and the sums of the row scores: 100 kB,
 whatever N and K. The summary takes memory and time that do not grow with N either. Accuracy, mean
@@ -32,7 +32,7 @@ from maccal.metrics.inputs import (
     row_error,
     top_label,
 )
-from maccal.metrics.resampling import Interval, Z, resample_groups
+from maccal.metrics.resampling import Interval, Statistics, Z, resample_groups
 from maccal.metrics.scores import as_scores, row_scores
 from maccal.metrics.sketch import CELLS, INEXACT, fine_grid, read
 from maccal.metrics.summaries import Summary, add_resampled
@@ -60,7 +60,14 @@ class Stream:
         return cls(Bins.empty(fine_grid(bins).edges), np.zeros(4), 0, bins)
 
     @classmethod
-    def of(cls, probs: Array | None = None, labels: Array = None, *, logits: Array | None = None, bins: int = 15) -> "Stream":
+    def of(
+        cls,
+        probs: Array | None = None,
+        labels: Array = None,
+        *,
+        logits: Array | None = None,
+        bins: int = 15,
+    ) -> "Stream":
         """One batch of probabilities, or logits, and labels."""
         check_given(probs, labels, logits)
         bins = check_bins(bins)
@@ -76,16 +83,19 @@ class Stream:
         if self.bins != other.bins:
             raise ValueError(f"streams of {self.bins} and of {other.bins} bins do not add up")
         if self.classes and other.classes and self.classes != other.classes:
-            raise ValueError(f"a batch of {self.classes} classes and one of {other.classes} do not add up")
-        return Stream(self.fine + other.fine, self.scores + other.scores, self.classes or other.classes, self.bins)
+            both = f"a batch of {self.classes} classes and one of {other.classes}"
+            raise ValueError(f"{both} do not add up")
+        classes, scores = self.classes or other.classes, self.scores + other.scores
+        return Stream(self.fine + other.fine, scores, classes, self.bins)
 
     def all_reduce(self) -> "Stream":
-        """The stream of all ranks of torch.distributed, on every rank; a rank may have seen nothing yet."""
+        """The stream of all ranks of torch.distributed, on every rank; some may have seen no rows."""
         ranks: list[tuple[int, int]] = [(0, 0)] * torch.distributed.get_world_size()
         torch.distributed.all_gather_object(ranks, (self.classes, self.bins))
         classes, bins = ({kind[place] for kind in ranks} for place in (0, 1))
         if len(classes - {0}) > 1 or len(bins) > 1:
-            raise ValueError(f"the ranks stream {sorted(classes - {0})} classes in {sorted(bins)} bins; they do not add up")
+            seen = f"{sorted(classes - {0})} classes in {sorted(bins)} bins"
+            raise ValueError(f"the ranks stream {seen}; they do not add up")
         device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
         scores = torch.tensor(self.scores, device=device)
         torch.distributed.all_reduce(scores)
@@ -97,14 +107,14 @@ class Stream:
         worst, n = coarse.mce(), coarse.n
         groups, numbers = read(self.fine, self.bins)
         result = Summary(n=n, classes=self.classes, bins=self.bins, **numbers)
-        result.update(accuracy=float(coarse.correct.sum() / n), confidence=float(coarse.confidence.sum() / n))
+        result["accuracy"] = float(coarse.correct.sum() / n)
+        result["confidence"] = float(coarse.confidence.sum() / n)
         result.update(ece=coarse.ece(), mce=worst.gap, mce_count=worst.count)
         mean, square = np.split(self.scores / n, 2)
         result.update(nll=float(mean[0]), brier=float(mean[1]))
         if interval:
-            draws = resample_groups(groups, self.bins, resamples, seed)
-            boot, null = ({binned(name): values for name, values in table.items()} for table in draws)
-            add_resampled(result, boot, null)
+            boot, null = resample_groups(groups, self.bins, resamples, seed)
+            add_resampled(result, renamed(boot), renamed(null))
             result.add("nll", mean_interval(mean[0], square[0], n))
             result.add("brier", mean_interval(mean[1], square[1], n))
         return result
@@ -114,8 +124,12 @@ def binned(name: str) -> str:
     return f"{name}_binned" if name in INEXACT else name
 
 
+def renamed(draws: Statistics) -> Statistics:
+    return {binned(name): values for name, values in draws.items()}
+
+
 def mean_interval(mean: float, square: float, n: int) -> Interval:
-    """The normal interval of a mean of rows, given the mean of their squares; NaN where a row is infinite, or there is but one."""
+    """The normal interval of a mean, given the mean of the squares; NaN for one row or an infinite one."""
     if n < 2 or not math.isfinite(square):
         return Interval(math.nan, math.nan)
     half = Z * math.sqrt(max(0.0, float(square - mean * mean)) / (n - 1))
@@ -123,14 +137,14 @@ def mean_interval(mean: float, square: float, n: int) -> Interval:
 
 
 def collect_compiled(given: Tensor, labels: Tensor, logits: bool, bins: int) -> tuple[Bins, np.ndarray]:
-    """The fine bins and the scores of a batch, by _kernels.c: one look at every row, a block of rows in cache at a time."""
+    """The fine bins and the scores of a batch, by _kernels.c: one look at every row."""
     assert kernels is not None
     grid, n = fine_grid(bins), len(given)
     width, scores = len(grid.edges) - 1, np.zeros(4)
     sums = np.zeros((5, width))
     tolerance = SUM_TOLERANCE.get(given.dtype, 1e-3)
     for rows in blocks(*given.shape):
-        block = given[rows] if given.dtype in (torch.float32, torch.float64) else given[rows].float()
+        block = given[rows] if given.dtype == torch.float64 else given[rows].float()
         probs = block.softmax(1) if logits else block
         wrong = kernels.stream(
             probs.dtype == torch.float64,

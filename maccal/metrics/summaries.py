@@ -13,10 +13,12 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from maccal.metrics import miscalibration, ranking
+from maccal.metrics.arguments import check_given
 from maccal.metrics.bins import Bins, assign
-from maccal.metrics.inputs import Array, blocks, matrix, top_label
+from maccal.metrics.inputs import Array, blocks, check_confidence, check_labels, matrix, scan, top_label
 from maccal.metrics.resampling import LEVEL, Interval, Statistics, Z, band, batches, centred, resample
-from maccal.metrics.scores import NullScore, as_scores, null_scores, row_scores, split_rows
+from maccal.metrics.scores import NullScore, as_scores, log_probs, null_scores, splits
+from maccal.metrics.softmaxes import Rows, score_rows
 
 TESTED = ("ece", "ks")  # ECE sees gaps of either sign, the KS error a small gap that all rows share
 
@@ -127,43 +129,70 @@ def summary(
     >>> s["ece_null_low"] < s["ece"] < s["ece_null_high"], s["verdict"].split(":")[0]
     (True, 'Cannot be told from a calibrated model')
     """
-    scores, y = as_scores(probs, labels, logits)
-    p = scores.softmax(1) if probs is None else matrix(probs, "probs")
-    confidence, correct = top_label(p, y)
-    per_row = row_scores(scores, y)
-    splits = [split_rows(scores, y, which, before) for which, before in enumerate(per_row)]
-    by_class = Bins.of_classes(p, y, bins)
+    check_given(probs, labels, logits)
+    rows, (confidence, correct), by_class = of_logits(logits, labels, bins) if probs is None else of_probs(probs, labels, bins)
+    per_row = score_rows(rows)
+    parts = splits(rows, per_row.mean(1))
 
-    result = Summary(n=len(p), classes=p.shape[1], bins=bins, **top_label_metrics(confidence, correct, bins))
+    n, classes = rows.scores.shape
+    result = Summary(n=n, classes=classes, bins=bins, **top_label_metrics(confidence, correct, bins))
     result["classwise_ece"] = by_class.ece()
-    for name, row, (split, _) in zip(("nll", "brier"), per_row, splits, strict=True):
+    for name, row, split in zip(("nll", "brier"), per_row, parts, strict=True):
         result.update({name: float(row.mean()), f"{name}_refinement": split.refinement, f"{name}_calibration": split.calibration})
-    result["temperature"] = splits[0][0].temperature
+    result["temperature"] = parts[0].temperature
     if not interval:
         return result
 
     add_resampled(result, *resample(confidence, correct, bins=bins, resamples=resamples, seed=seed))
-    for name, row, (_, after), expected in zip(("nll", "brier"), per_row, splits, null_scores(scores), strict=True):
-        add_score(result, name, row, after, expected)
-    result.add("classwise_ece", classwise_interval(by_class, p, y), classwise_null(by_class, resamples, seed))
+    for which, (name, split, expected) in enumerate(zip(("nll", "brier"), parts, null_scores(rows.scores), strict=True)):
+        known = math.isfinite(split.temperature)
+        after = score_rows(rows, 1 / split.temperature)[which] if known else per_row[which]
+        add_score(result, name, per_row[which], after, expected)
+    p = rows.scores.softmax(1) if probs is None else matrix(probs, "probs")
+    result.add("classwise_ece", classwise_interval(by_class, p, rows.labels), classwise_null(by_class, resamples, seed))
     return result
+
+
+Top = tuple[Tensor, Tensor]  # confidence and whether it was right
+
+
+def of_probs(probs: Array, labels: Array, bins: int) -> tuple[Rows, Top, Bins]:
+    """Scores, top label and classwise bins of probabilities, which are checked once."""
+    p = matrix(probs, "probs")
+    top = top_label(p, labels)
+    rows = Rows.of(log_probs(p), check_labels(labels, p))
+    return rows, top, Bins.of_checked_classes(p, rows.labels, bins)
+
+
+def of_logits(logits: Array, labels: Array, bins: int) -> tuple[Rows, Top, Bins]:
+    """The same of logits; their probabilities are made block by block and never held all at once."""
+    rows = Rows.of(*as_scores(None, labels, logits))
+    tops, by_class = [], Bins.empty(bins, classes=rows.scores.shape[1])
+    for part in blocks(*rows.scores.shape):
+        p = rows.scores[part].softmax(1)
+        tops.append(scan(p, rows.labels[part])[:2])
+        by_class += Bins.of_checked_classes(p, rows.labels[part], bins)
+    confidence, correct = (torch.cat(column) for column in zip(*tops, strict=True))
+    return rows, (confidence, correct), by_class
 
 
 def top_label_metrics(confidence: Tensor, correct: Tensor, bins: int) -> dict[str, float]:
     wide, full = Bins.of(confidence, correct, bins), miscalibration.equal_mass(confidence, correct, bins)
     worst = wide.mce()
+    ordered = miscalibration.by_confidence(*check_confidence(confidence, correct))
+    aurc, e_aurc = ranking.areas_of(ordered)
     return {
         "accuracy": float(correct.double().mean()),
         "confidence": float(confidence.double().mean()),
         "ece": wide.ece(),
         "aece": full.ece(),
-        "smece": miscalibration.smece(confidence, correct),
-        "ks": miscalibration.ks(confidence, correct),
+        "smece": miscalibration.smece_of(ordered),
+        "ks": miscalibration.ks_of(ordered),
         "mce": worst.gap,
         "mce_count": worst.count,
         "debiased_squared_ce": full.debiased_squared_ce(),
-        "aurc": ranking.aurc(confidence, correct),
-        "e_aurc": ranking.e_aurc(confidence, correct),
+        "aurc": aurc,
+        "e_aurc": e_aurc,
     }
 
 

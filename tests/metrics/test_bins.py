@@ -15,7 +15,17 @@ from reference import bin_of, bin_sums, classwise, equal_width, worst_gap
 from strategies import outcomes, predictions
 
 from maccal.metrics import Bins, inputs
-from maccal.metrics.bins import TICK, assign, collect_compiled, collect_torch, equal_width_edges
+from maccal.metrics.bins import (
+    TICK,
+    assign,
+    collect_classes,
+    collect_classes_torch,
+    collect_compiled,
+    collect_equal,
+    collect_torch,
+    equal_width_edges,
+    settled,
+)
 from maccal.metrics.inputs import check_confidence
 
 
@@ -87,6 +97,31 @@ def test_compiled_and_torch_sums_agree(case, bins):
     confidence, correct = check_confidence(*case)
     index = assign(confidence, equal_width_edges(bins), "focal")
     assert np.array_equal(collect_compiled(index, confidence, correct, bins), collect_torch(index, confidence, correct, bins))
+
+
+@given(st.lists(st.floats(0, 1), min_size=1), st.integers(1, 200))
+def test_bins_of_equal_width_are_found_in_the_compiled_loop(values, bins):
+    """At the edges, and a hair to either side of them."""
+    edges = equal_width_edges(bins)
+    confidence = torch.from_numpy(np.concatenate([edges, np.nextafter(edges, 0), np.nextafter(edges, 1), values]).clip(0, 1))
+    correct = torch.arange(len(confidence)) % 3 == 0
+    expected = collect_torch(assign(confidence, edges, "maccal"), confidence, correct, bins)
+    assert np.array_equal(settled(collect_equal(confidence, correct, edges)), settled(expected))
+
+
+@pytest.mark.parametrize("bins", [1, 2, 15, 1000])
+@pytest.mark.parametrize("classes", [2, 7, 100])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("spread", [0.0, 2.0, 60.0])
+def test_compiled_and_torch_classes_agree(bins, classes, dtype, spread):
+    """Spread 0: all classes alike; 60: zeros and ones."""
+    generator = torch.Generator().manual_seed(classes)
+    probs = (spread * torch.randn(200, classes, generator=generator, dtype=dtype)).softmax(1)
+    probs[0] = torch.eye(classes, dtype=dtype)[0] * (1 + torch.finfo(dtype).eps)  # a row may overshoot by rounding
+    labels = torch.randint(classes, (200,), generator=generator)
+    edges = equal_width_edges(bins)
+    made = [take(probs, labels, edges, "maccal") for take in (collect_classes, collect_classes_torch)]
+    assert np.array_equal(settled(made[0]), settled(made[1]))
 
 
 def test_float32_sums_would_drift():

@@ -12,8 +12,8 @@ from reference import ks as slow_ks
 from strategies import outcomes, predictions
 
 from maccal.metrics import Bins, aece, classwise_ece, debiased_squared_ce, ece, ks, mce, smece, softmax, top_label
+from maccal.metrics.miscalibration import by_confidence, smooth_error, to_grid
 from maccal.metrics.miscalibration import equal_mass as equal_mass_bins
-from maccal.metrics.miscalibration import smooth_error, to_grid
 
 TOP_LABEL = [ece, mce, aece, debiased_squared_ce, smece, ks]
 
@@ -135,6 +135,23 @@ def test_smece_against_relplot(n, power):
     confidence = rng.beta(5, 1, n)
     correct = rng.random(n) < confidence**power
     assert smece(confidence, correct) == pytest.approx(relplot.smECE(confidence, correct.astype(float)), abs=1e-3)
+
+
+@given(outcomes())
+def test_one_sort_of_bits_is_a_sort_by_confidence_and_outcome(case):
+    confidence, correct = torch.tensor(case[0], dtype=torch.float64), torch.tensor(case[1]) != 0
+    order = np.lexsort((correct.numpy(), confidence.numpy()))
+    made = by_confidence(confidence, correct)
+    assert np.array_equal(made.confidence, confidence.numpy()[order])
+    assert np.array_equal(made.correct, correct.numpy()[order])
+    assert made.confidence[made.start].tolist() == np.unique(confidence.numpy()).tolist()
+
+
+def test_minus_zero_is_zero():
+    made = by_confidence(torch.tensor([0.5, -0.0, 0.0, 5e-324], dtype=torch.float64), torch.tensor([True, True, False, True]))
+    assert made.confidence.tolist() == [0.0, 0.0, 5e-324, 0.5]
+    assert made.correct.tolist() == [False, True, True, True]
+    assert made.start.tolist() == [0, 2, 3]
 
 
 def test_smece_of_one_constant_confidence_is_the_gap():

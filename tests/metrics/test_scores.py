@@ -154,8 +154,8 @@ def test_splits_of_huge_logits(dtype, shift):
 
 
 def test_the_split_of_a_label_far_down():
-    """NLL of 50,000 at T = 1: with T = 148, the end of the range, a 148th of it is left."""
+    """NLL of 50,000 at T = 1: the higher the temperature the better, so what is left is that of a coin, or hardly more."""
     logits, labels = np.array([[0.0, 5e4]]), np.array([0])
     split = nll_split(logits=logits, labels=labels)
     assert split.refinement + split.calibration == pytest.approx(5e4)
-    assert split.refinement == pytest.approx(5e4 / split.temperature)
+    assert math.log(2) < split.refinement < math.log(2) + 0.01

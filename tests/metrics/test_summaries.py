@@ -33,6 +33,18 @@ def test_the_numbers_are_the_functions():
     assert all(isinstance(v, (float, int)) for v in s.values())
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_logits_block_by_block(dtype, monkeypatch):
+    """The bins of logits are those of their softmax, to the bit, though it is never held whole."""
+    logits, labels = sample()
+    probs = softmax(logits.astype(dtype))
+    whole = ece(*top_label(probs, labels)), classwise_ece(probs, labels)
+    monkeypatch.setattr("maccal.metrics.inputs.BLOCK", 1000)
+    s = summary(logits=logits.astype(dtype), labels=labels)
+    assert (s["ece"], s["classwise_ece"]) == whole
+    assert s["nll"] == nll(logits=logits.astype(dtype), labels=labels)
+
+
 def test_logits_and_probabilities_and_tensors_agree():
     logits, labels = sample()
     expected = summary(softmax(logits), labels)
