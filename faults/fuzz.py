@@ -61,7 +61,9 @@ def size_of(call: Call) -> int:
 
 def draws(call: Call, task: Task) -> list[Any]:
     options = st.fixed_dictionaries({}, optional=dict(call.options))
-    return cases.examples(st.tuples(call.arguments, options), task.rng.randrange(1 << 32), size_of(call))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch and numpy warn of what is made on purpose here
+        return cases.examples(st.tuples(call.arguments, options), task.rng.randrange(1 << 32), size_of(call))
 
 
 def tried_call(task: Task) -> list[Outcome]:
