@@ -22,8 +22,8 @@ from maccal import cli, report_verb
 from maccal.cli import told_apart
 from maccal.failures import answered
 from maccal.io import FileError, readable
-from maccal.predictions import read
 from maccal.metrics import softmax, summary
+from maccal.predictions import read
 
 
 @pytest.fixture

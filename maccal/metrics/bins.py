@@ -197,8 +197,8 @@ class Bins:
         start = cls.empty(edges)
         sums = start.sums
         for part in stretches(len(index)):
-            rows = (torch.from_numpy(array[part]) for array in (index, confidence, correct))
-            sums = settled(sums + collect(*rows, len(edges) - 1))
+            where, sure, right = (torch.from_numpy(array[part]) for array in (index, confidence, correct))
+            sums = settled(sums + collect(where, sure, right, len(edges) - 1))
         return cls(start.edges, sums, len(index))
 
     @classmethod
