@@ -1,6 +1,7 @@
 """Files of predictions that are damaged or hostile: a FileError or ValueError each, in bounded memory, and never other numbers."""
 
 import io
+import json
 import os
 import struct
 import zipfile
@@ -349,20 +350,20 @@ def test_fifos_and_folders(tmp_path, suffix, monkeypatch, capsys):
 
 
 def test_names_that_are_not_text(tmp_path, monkeypatch, capsys):
-    """A file name of other bytes than UTF-8 is shown with a mark in its place, and the page and row are written."""
+    """A file name of other bytes than UTF-8 is shown with escapes, and the page and row are written."""
     probs = RNG.dirichlet(np.ones(3), 200)
     path = tmp_path / os.fsdecode(b"caf\xe9.npz")
     np.savez(tmp_path / "m.npz", probs=probs, labels=RNG.integers(0, 3, 200))
     (tmp_path / "m.npz").rename(path)
     run(monkeypatch, "evaluate", str(path), "--resamples", "20", "--out", str(tmp_path / "out"))
-    assert "caf\ufffd" in capsys.readouterr().out
-    written = {os.fsencode(file.name): file.read_bytes().decode() for file in (tmp_path / "out").iterdir()}
-    assert set(written) == {b"caf\xe9.report.html", b"caf\xe9.row.json"}
-    assert "caf\ufffd" in written[b"caf\xe9.report.html"]
-    assert "\\udc" not in written[b"caf\xe9.row.json"]
+    assert "caf\\udce9" in capsys.readouterr().out
+    written = {file.name: file.read_text() for file in (tmp_path / "out").iterdir()}
+    assert set(written) == {"caf\\udce9.report.html", "caf\\udce9.row.json"}
+    assert "caf\\udce9" in written["caf\\udce9.report.html"]
+    assert json.loads(written["caf\\udce9.row.json"])["name"] == "caf\\udce9"
     path.write_bytes(b"nothing")
-    assert "caf\ufffd.npz: not a readable .npz file" in refused(monkeypatch, capsys, "evaluate", str(path))
-    assert "caf\ufffd.txt: " in refused(monkeypatch, capsys, "evaluate", str(path.with_suffix(".txt")))
+    assert "caf\\udce9.npz: not a readable .npz file" in refused(monkeypatch, capsys, "evaluate", str(path))
+    assert "caf\\udce9.txt: " in refused(monkeypatch, capsys, "evaluate", str(path.with_suffix(".txt")))
 
 
 def seeds():

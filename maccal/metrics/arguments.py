@@ -35,7 +35,8 @@ def as_tensor(values: Array, name: str) -> Tensor:
         raise ValueError(f"{kind}; pass an array of numbers, float64 at most")
     odd_steps = any(step < 0 or step % array.itemsize for step in array.strides)
     if odd_steps or not array.dtype.isnative or not array.flags.aligned:
-        array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+        # not ascontiguousarray, which leaves the steps of a single number as they are
+        array = np.array(array, array.dtype.newbyteorder("="), order="C", copy=True)
     with warnings.catch_warnings():  # memory maps are not writable; we only read
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return plain_tensor(torch.from_numpy(array), name)

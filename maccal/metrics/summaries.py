@@ -13,7 +13,7 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from maccal.metrics import miscalibration, ranking
-from maccal.metrics.arguments import check_given
+from maccal.metrics.arguments import check_bins, check_given
 from maccal.metrics.bins import Bins, assign
 from maccal.metrics.inputs import Array, blocks, check_confidence, check_labels, matrix, scan, top_label
 from maccal.metrics.resampling import LEVEL, Interval, Statistics, Z, band, batches, centred, resample
@@ -130,6 +130,7 @@ def summary(
     (True, 'Cannot be told from a calibrated model')
     """
     check_given(probs, labels, logits)
+    bins = check_bins(bins)
     rows, (confidence, correct), by_class = of_logits(logits, labels, bins) if probs is None else of_probs(probs, labels, bins)
     per_row = score_rows(rows)
     parts = splits(rows, per_row.mean(1))

@@ -309,3 +309,9 @@ def test_nothing_to_draw_from():
     for arrays in ((), (np.empty(0),), (np.array(1.0),)):
         with pytest.raises(ValueError, match="no rows to draw from"):
             m.bootstrap(lambda *a: 0.0, *arrays)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_arrays_that_run_backwards(count):
+    """A single number has a step too, which may be negative."""
+    assert m.ece(np.full(count, 0.75)[::-1], np.full(count, True)[::-1]) == 0.25
