@@ -64,13 +64,19 @@ TITLES = {
 def page(results: Mapping[str, Any]) -> str:
     """The whole page."""
     parts = [(name, results["parts"][name]) for name in TITLES if name in results["parts"]]
-    lines = ["| part | trials | silently wrong | crashes | other defects | seed | minutes |", "|---|--:|--:|--:|--:|--:|--:|"]
+    lines = ["| part | number | silently wrong | crashes | other defects | seed | minutes |", "|---|--:|--:|--:|--:|--:|--:|"]
     for name, part in parts:
         silent, crash, wrong = (counted(part, word) for word in DEFECTS)
         minutes = f"{part['seconds'] / 60:.1f}"
-        lines.append(f"| {TITLES[name]} | {part['count']:,} | {silent} | {crash} | {wrong} | {part['seed']} | {minutes} |")
+        lines.append(f"| {TITLES[name]} | {size(part):,} | {silent} | {crash} | {wrong} | {part['seed']} | {minutes} |")
     sections = [section(name, part) for name, part in parts]
     return TOP + "\n".join(lines) + "\n\n" + "\n".join(sections)
+
+
+def size(part: Mapping[str, Any]) -> int:
+    """Kills, rows, or else trials."""
+    figures = part["figures"]
+    return sum(figures["kills"].values()) if "kills" in figures else figures.get("rows", part["count"])
 
 
 def counted(part: Mapping[str, Any], word: str) -> int:
