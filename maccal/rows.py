@@ -24,6 +24,7 @@ from maccal.rowfile import BEHIND, RowFile
 IN_MEMORY = 1 << 30  # bytes of float32 features that are held at once
 POOL = 1 << 28  # bytes of one pool of a larger set
 RUN = 64  # neighbouring rows read together
+MOST_CLASSES = 1 << 24  # a head of more would not fit into any memory
 CHUNK = 1024  # rows of one evaluation step: what a head makes of them stays in cache
 
 
@@ -197,6 +198,10 @@ def check_classes(y: Array, rows: int, name: str) -> Tensor:
         raise ValueError(f"the labels of {name} are None; pass a class index for each row: {rows}")
     labels = as_tensor(y, "labels")
     classes = int(labels.max()) + 1 if labels.numel() and not labels.is_floating_point() else 2
+    if classes > MOST_CLASSES:
+        raise ValueError(
+            f"label {classes - 1:,} of {name} is no class index: they count from 0, and a head has at most {MOST_CLASSES:,} classes"
+        )
     labels = check_labels(y, torch.empty(1, 1).expand(rows, max(2, classes)))
     if bool((labels == labels[0]).all()):
         raise ValueError(f"all labels of {name} are {int(labels[0])}; a classifier needs at least two classes")

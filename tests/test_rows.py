@@ -143,3 +143,9 @@ def test_not_a_number(row):
     z[row, 3] = float("inf")
     with pytest.raises(ValueError, match=f"val row {row} holds a value that is not finite"):
         Rows(z, y, "val")
+
+
+def test_a_label_that_is_no_class_index():
+    """One such label would ask for terabytes."""
+    with pytest.raises(ValueError, match=r"label 1,099,511,627,775 of z is no class index"):
+        Rows(torch.ones(3, 2), torch.tensor([0, 1, (1 << 40) - 1]), "z")
