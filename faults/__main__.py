@@ -48,7 +48,7 @@ PARTS = {
     "damage": Part(damage, 10_000, 130, {"formats": READ}),
     "fuzz": Part(fuzz, 105_000, 500),
     "crowd": Part(crowd, 40, 4, {"scenes": (on_a_cache,), "workers": (4,)}),
-    "disk": Part(disk, 40, 2, {"commands": FULL}),
+    "disk": Part(disk, 40, 4, {"commands": FULL}),
     "load": Part(load, 1_000_000_000, 1_000_000),
 }
 

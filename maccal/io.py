@@ -15,6 +15,7 @@ per gigabyte.
 """
 
 import errno
+import glob
 import io
 import json
 import os
@@ -39,6 +40,7 @@ except ImportError:  # Windows
     fcntl = None
 
 LARGEST_JSON = 1 << 26  # bytes; a row of ours has some thousand
+SHORT = 50  # letters of a file's name that its part has too
 HEADER = 4096  # bytes within which the header line of a sealed file ends
 UNSHOWN = ("Cc", "Cs", "Zl", "Zp")  # control characters, half pairs, ends of lines
 DAMAGED = "it is damaged, or was changed by another program"
@@ -114,9 +116,13 @@ def write_all(files: Mapping[Path, str | bytes]) -> None:
 
 @contextmanager
 def new_part(folder: Path, name: str) -> Iterator[Path]:
-    """A new, empty, hidden file that nobody can have planted, locked while it is written; it is gone afterwards unless renamed."""
+    """A new, empty, hidden file that nobody can have planted, locked while it is written.
+
+    It is gone afterwards unless renamed. What killed writers of the same file left goes first.
+    """
+    sweep(folder, name)
     while True:
-        part = folder / f".{name[:50]}.{secrets.token_hex(8)}.part"
+        part = folder / f".{name[:SHORT]}.{secrets.token_hex(8)}.part"
         handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
         take_lock(handle, wait=True)
         if os.fstat(handle).st_nlink:  # else a sweep came between the two lines above
@@ -140,17 +146,19 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
-def sweep(folder: Path) -> None:
-    """Remove the parts of processes that are no longer there; a part that is being written is locked, and stays."""
-    if fcntl is None:
-        return
-    for part in folder.glob(".*.part"):
+def sweep(folder: Path, name: str | None = None) -> None:
+    """Remove the parts of processes that are no longer there: all, or those of one file.
+
+    A part that is being written is locked, and stays. Where the file system has no locks, all stay.
+    """
+    own = "*" if name is None else f"{glob.escape(name[:SHORT])}.*"
+    for part in folder.glob(f".{own}.part"):
         try:
             handle = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:  # gone meanwhile, or a link, which is not ours
             continue
         try:
-            if stat.S_ISREG(os.fstat(handle).st_mode) and take_lock(handle, wait=False):
+            if stat.S_ISREG(os.fstat(handle).st_mode) and abandoned(handle):
                 part.unlink(missing_ok=True)
         finally:
             os.close(handle)
@@ -170,6 +178,17 @@ def take_lock(handle: int, *, wait: bool) -> bool:
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
             raise
+    return True
+
+
+def abandoned(handle: int) -> bool:
+    """Whether it is sure that no process holds the lock of an open file."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # held by a writer, or a file system without locks
+        return False
     return True
 
 

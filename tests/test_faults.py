@@ -285,7 +285,9 @@ def test_the_page_is_made_of_the_figures():
 def test_what_was_committed_has_every_part_and_no_defect():
     parts = read_json(page.RESULTS, KIND)["parts"]
     assert set(parts) == set(PARTS)
+    assert sum(parts["kills"]["figures"]["kills"].values()) >= 300
     assert page.size(parts["damage"]) >= 10_000
+    assert page.size(parts["fuzz"]) >= 100_000
     assert page.size(parts["load"]) >= 1_000_000_000
     for part in parts.values():
         assert {word: page.counted(part, word) for word in DEFECTS} == dict.fromkeys(DEFECTS, 0)

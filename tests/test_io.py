@@ -1,5 +1,6 @@
 """Whole files or none; damage, planted links and fifos are noticed; locks end with their process."""
 
+import errno
 import json
 import os
 import signal
@@ -184,3 +185,27 @@ def test_locks_and_parts_end_with_their_process(tmp_path):
         holder.kill()
         holder.stdout.close()
         holder.wait()
+
+
+def test_the_next_writer_of_a_file_removes_what_a_killed_one_left(tmp_path):
+    """Of that file alone: other parts may belong to a writer on another machine."""
+    left, other = tmp_path / ".row.json.0123456789abcdef.part", tmp_path / ".new.json.0123456789abcdef.part"
+    for part in (left, other):
+        part.write_text("half of a ro")
+    write(tmp_path / "row.json", "{}")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [other.name, "row.json"]
+    io.write_all({tmp_path / "new.json": "{}"})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.json", "row.json"]
+
+
+def test_no_part_is_removed_where_the_file_system_has_no_locks(tmp_path, monkeypatch):
+    """There, nobody knows whether its writer lives."""
+
+    def none(handle, operation):
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    left = tmp_path / ".row.json.0123456789abcdef.part"
+    left.write_text("half of a ro")
+    monkeypatch.setattr(io.fcntl, "flock", none)
+    write(tmp_path / "row.json", "{}")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [left.name, "row.json"]
