@@ -22,12 +22,12 @@ import torch
 from networks import cifar, normalised, public
 from torch import Tensor
 
-from maccal.calibration import calibrate_head
-from maccal.features import extract
-from maccal.heads import Heads
+from maccal.calibration.heads import Heads
+from maccal.calibration.mac_cal import calibrate_head
+from maccal.calibration.stage2 import BOTTLENECK, Stage2
+from maccal.features.extraction import extract
 from maccal.io import write
 from maccal.models import Net
-from maccal.stage2 import BOTTLENECK, Stage2
 
 RESULTS = Path(__file__).parent.parent / "results"
 SIZES = [  # rows, features, classes, epochs

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from rich.progress import Progress
 
-from maccal.calibration import calibrate
-from maccal.demo import DEFAULT_TASK, digits, fit, one_thread
+from maccal.calibration.mac_cal import calibrate
+from maccal.cli.demo import DEFAULT_TASK, digits, fit, one_thread
 from maccal.io import write
 from maccal.metrics import summary
 

@@ -102,7 +102,7 @@ def profiled(file: str) -> dict[str, float]:
     import cProfile
     import pstats
 
-    from maccal.cli import evaluate
+    from maccal.cli.main import evaluate
 
     profile = cProfile.Profile(time.process_time)
     with tempfile.TemporaryDirectory() as out:

@@ -7,11 +7,11 @@ import re
 import sys
 from pathlib import Path
 
+from maccal.bench.lines import Book, Line, points
+from maccal.evaluation.row import read_rows
 from maccal.io import write
-from maccal.methods import METHODS
-from maccal.report.lines import Book, Line, points
+from maccal.methods.registry import METHODS
 from maccal.report.tables import word
-from maccal.results import read_rows
 
 HOME = Path(__file__).parents[1]
 HEAD = ["| | accuracy, % | ECE, % | a calibrated model, % | NLL |", "|---|---:|---:|---:|---:|"]

@@ -19,20 +19,21 @@ from pathlib import Path
 import torch
 from networks import cifar
 
-from maccal.calibration import calibrate_head
+from maccal.bench.paper import table as table_of
+from maccal.calibration.mac_cal import calibrate_head
+from maccal.calibration.stage2 import BOTTLENECK, Stage2
+from maccal.calibration.tst import TwoStage, two_stage_head
 from maccal.data.pixels import CIFAR
 from maccal.data.split import Split
-from maccal.features import extract
+from maccal.features.extraction import extract
 from maccal.io import write
-from maccal.memory import keep_memory
-from maccal.methods import METHODS, settings_of
-from maccal.methods.tst import TwoStage, two_stage_head
+from maccal.methods.registry import METHODS, settings_of
 from maccal.models import build
-from maccal.paper import table as table_of
-from maccal.pipeline import Batches
-from maccal.recipes import RECIPES, Recipe
-from maccal.stage2 import BOTTLENECK, Stage2
-from maccal.training import Objective, Training
+from maccal.runs.making import Batches
+from maccal.training import Objective
+from maccal.training.loop import Training
+from maccal.training.memory import keep_memory
+from maccal.training.recipe import RECIPES, Recipe
 
 RESULTS = Path(__file__).parents[1] / "results"
 MODEL, ROUNDS, BATCH = "resnet20", 41, 128

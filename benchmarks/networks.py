@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maccal.data.augment import crop_and_flip
-from maccal.data.cifar import FILES, from_pickle
+from maccal.data.readers.cifar import FILES, from_pickle
 from maccal.io import write_with
 from maccal.models import Net, build, load_public
 

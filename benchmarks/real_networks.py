@@ -21,13 +21,13 @@ import torch
 from networks import PUBLIC, TRAINED, cifar, normalised, public, trained, training_set
 from torch import Tensor, nn
 
-from maccal.calibration import calibrate_heads, mean_confidence
-from maccal.features import Features, extract, find_head
+from maccal.calibration.mac_cal import calibrate_heads, mean_confidence
+from maccal.calibration.stage2 import ABLATION, BOTTLENECK, Stage2
+from maccal.calibration.temperature import TemperatureScaling
+from maccal.features.extraction import Features, extract, find_head
+from maccal.features.views import mixed
 from maccal.io import write
 from maccal.metrics import summary
-from maccal.posthoc import TemperatureScaling
-from maccal.stage2 import ABLATION, BOTTLENECK, Stage2
-from maccal.views import mixed
 
 RESULTS = Path(__file__).parent.parent / "results"
 ROWS = RESULTS / "real_networks.jsonl"

@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from maccal.results import read_rows, write_rows
+from maccal.evaluation.row import read_rows, write_rows
 
 HERE = Path(__file__).parents[1]
 ROWS, ROUNDS = 1000, 5

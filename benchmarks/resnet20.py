@@ -15,11 +15,11 @@ import torch
 from networks import cifar, normalised, public
 from torch import Tensor
 
-from maccal.calibration import calibrate
+from maccal.calibration.mac_cal import calibrate
+from maccal.calibration.temperature import TemperatureScaling
 from maccal.io import write
 from maccal.metrics import compare, softmax, summary
-from maccal.plots import reliability
-from maccal.posthoc import TemperatureScaling
+from maccal.report.diagrams import reliability
 
 PROJECT = Path(__file__).parent.parent
 

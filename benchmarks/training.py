@@ -4,7 +4,7 @@
 
 plain    torch's DataLoader over a data set that transforms image by image (torchvision: crop, flip, to tensor, normalise), float32
          in NCHW, SGD on the mean cross-entropy; with no worker and with one worker a core, the faster of the two
-ours     maccal.training: whole batches, channels_last, bf16 where the processor has it; with and without bf16 and torch.compile
+ours     maccal.training.loop: whole batches, channels_last, bf16 where the processor has it; with and without bf16 and torch.compile
 
 Rounds alternate between the two, so that a noisy machine disturbs both; the ratio is the median over rounds, with its range.
 """
@@ -29,8 +29,9 @@ from maccal.data.pixels import CIFAR
 from maccal.data.split import Split
 from maccal.io import write
 from maccal.models import build
-from maccal.recipes import Recipe
-from maccal.training import Objective, Training
+from maccal.training import Objective
+from maccal.training.loop import Training
+from maccal.training.recipe import Recipe
 
 RESULTS = Path(__file__).parents[1] / "results"
 STEPS, ROUNDS, BATCH = 12, 7, 128

@@ -36,7 +36,7 @@ class Crashed(RuntimeError):
 
 def run(words: list[str], folder: Path) -> Said:
     """Run `maccal words` with this folder as the current one."""
-    from maccal.cli import main
+    from maccal.cli.main import main
 
     os.environ["COLUMNS"] = "4000"  # a message is then one line, however long
     before = Path.cwd()

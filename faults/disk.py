@@ -23,7 +23,7 @@ from faults.commands import Said, run, snapshot
 from faults.kills import RUN, TRAIN, nothing, with_model, with_run
 from faults.sandbox import forked, waited, workspace
 from faults.tally import Outcome, Tally
-from maccal.results import read_rows, write_rows
+from maccal.evaluation.row import read_rows, write_rows
 
 SIZE = 8 << 20  # bytes of the small disk
 PATIENCE = 240.0

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from maccal import bench_verb, benchmark
-from maccal.recipes import Recipe
+from maccal.bench import grids as benchmark
+from maccal.cli.main import bench as bench_verb
+from maccal.training.recipe import Recipe
 
 SCALE = "tiny"
 

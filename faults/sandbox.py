@@ -36,7 +36,7 @@ def warm() -> None:
     import torch
     import torch._dynamo  # which every optimiser imports
 
-    import maccal.cli  # noqa: F401
+    import maccal.cli.main  # noqa: F401
 
     mpl.use("agg")
     torch.set_num_threads(1)

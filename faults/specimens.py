@@ -24,8 +24,8 @@ import maccal
 from faults import server
 from faults.commands import checked, snapshot
 from faults.sandbox import forked, waited
+from maccal.evaluation.row import read_rows, write_rows
 from maccal.io import read_json, write_json
-from maccal.results import read_rows, write_rows
 
 ROOT = Path(__file__).parents[1]
 RUN = "digits.100-resnet8-vanilla-s1"
@@ -86,13 +86,13 @@ def calibrate(folder: Path) -> object:
 
 def network(folder: Path) -> object:
     """The network of a run."""
-    from maccal.runs import load_run
+    from maccal.runs.folder import load_run
 
     return text(*load_run(folder, 10).state_dict().values())
 
 
 def config(folder: Path) -> object:
-    from maccal.runs import read_config
+    from maccal.runs.folder import read_config
 
     return repr(read_config(folder))
 

@@ -6,25 +6,29 @@
 0.4
 """
 
-from importlib import import_module
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from maccal.lazy import on_demand
 
 if TYPE_CHECKING:
-    from maccal.calibration import calibrate, calibrate_head, calibrate_heads
+    from maccal.calibration import (
+        MaCCalClassifier,
+        Stage2,
+        TemperatureScaling,
+        calibrate,
+        calibrate_head,
+        calibrate_heads,
+        load_head,
+        save_head,
+    )
     from maccal.data import DATASETS, load
-    from maccal.estimator import MaCCalClassifier
+    from maccal.evaluation import Predictions, read
     from maccal.features import Features, extract, find_head
-    from maccal.heads import load_head, save_head
     from maccal.methods import METHODS, method
     from maccal.metrics import Bins, Stream, Summary, bootstrap, compare, softmax, summary, top_label
     from maccal.models import MODELS, build
-    from maccal.plots import reliability
-    from maccal.posthoc import TemperatureScaling
-    from maccal.predictions import Predictions, read
-    from maccal.recipes import Recipe
-    from maccal.stage2 import Stage2
-    from maccal.training import fit
+    from maccal.report import reliability
+    from maccal.training import Recipe, fit
 
 __all__ = [
     "DATASETS",
@@ -59,33 +63,28 @@ __all__ = [
     "top_label",
 ]
 
-
-# where each name lives; it is imported when it is asked for, for torch, scipy and scikit-learn take seconds
+# the room of each name; it is imported when it is asked for
 HOMES = {
-    "calibration": ("calibrate", "calibrate_head", "calibrate_heads"),
+    "calibration": (
+        "MaCCalClassifier",
+        "Stage2",
+        "TemperatureScaling",
+        "calibrate",
+        "calibrate_head",
+        "calibrate_heads",
+        "load_head",
+        "save_head",
+    ),
     "data": ("DATASETS", "load"),
-    "estimator": ("MaCCalClassifier",),
+    "evaluation": ("Predictions", "read"),
     "features": ("Features", "extract", "find_head"),
-    "heads": ("load_head", "save_head"),
     "methods": ("METHODS", "method"),
     "metrics": ("Bins", "Stream", "Summary", "bootstrap", "compare", "softmax", "summary", "top_label"),
     "models": ("MODELS", "build"),
-    "plots": ("reliability",),
-    "posthoc": ("TemperatureScaling",),
-    "predictions": ("Predictions", "read"),
-    "recipes": ("Recipe",),
-    "stage2": ("Stage2",),
-    "training": ("fit",),
+    "report": ("reliability",),
+    "training": ("Recipe", "fit"),
 }
-
-
-def __getattr__(name: str) -> Any:
-    for home, names in HOMES.items():
-        if name in names:
-            return getattr(import_module(f"maccal.{home}"), name)
-    if not name.startswith("_") and find_spec(f"maccal.{name}"):
-        return import_module(f"maccal.{name}")
-    raise AttributeError(f"module 'maccal' has no attribute {name!r}")
+__getattr__ = on_demand(__name__, HOMES)
 
 
 def __dir__() -> list[str]:

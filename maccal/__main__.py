@@ -18,9 +18,9 @@ def main() -> None:
     if usual is signal.default_int_handler:  # else whoever started us wants it so
         signal.signal(signal.SIGINT, leave)
     if sys.argv[1:2] == ["report"]:
-        from maccal.report_verb import main as run
+        from maccal.cli.report import main as run
     else:
-        from maccal.cli import main as run
+        from maccal.cli.main import main as run
     signal.signal(signal.SIGINT, usual)
     run()
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from maccal.cli import main
+from maccal.cli.main import main
 
 
 def run(monkeypatch, *words):

@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from maccal.recipes import bf16_runs, capabilities
+from maccal.training.recipe import bf16_runs, capabilities
 
 torch.set_num_threads(1)
 if "ONEDNN_MAX_CPU_ISA" not in os.environ and capabilities().get("amx_bf16") and not bf16_runs():

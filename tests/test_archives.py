@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maccal.data import archives
-from maccal.data.archives import unpack
+from maccal.data.download import archives
+from maccal.data.download.archives import unpack
 from maccal.io import FileError
 
 FILES = {"set/a.txt": b"alpha", "set/deep/er/b.bin": bytes(range(256)) * 5000, "set/empty": b""}

@@ -13,7 +13,8 @@ from test_training import PLAIN, SEEN, weights
 from maccal.data import load
 from maccal.methods.balcal import Dual, balance, balcal, balcal_begin, balcal_end, balcal_loss, class_scale, dual, simplex
 from maccal.models import MODELS, build
-from maccal.training import fit, predict, read_checkpoint
+from maccal.training import fit, predict
+from maccal.training.checkpoint import read_checkpoint
 
 K = 10
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from extraction import X, Y, batches, files, net
 
-from maccal.features import extract
+from maccal.features.extraction import extract
 
 MISS = 1 + 6 + 1 + 2  # passes of both ranks: batches, those that find the head, those that show that the model is not random
 RANKS = """
@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 sys.path.insert(0, {tests!r})
 from extraction import K, X, Y, Counted, net
-from maccal.features import extract
+from maccal.features.extraction import extract
 torch.set_num_threads(1)
 rank = int(sys.argv[1])
 dist.init_process_group("gloo", init_method="file://{folder}/meet", rank=rank, world_size=2)

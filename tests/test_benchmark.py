@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from maccal import paper
-from maccal.benchmark import GRIDS, SCALES, Job, collect, jobs, plan, remaining
+from maccal.bench import paper
+from maccal.bench.grids import GRIDS, SCALES, Job, collect, jobs, plan, remaining
 from maccal.data import DATASETS
 from maccal.io import write_json
-from maccal.methods import METHODS, YARDSTICKS
+from maccal.methods.registry import METHODS, YARDSTICKS
 from maccal.models import MODELS
-from maccal.recipes import RECIPES
+from maccal.training.recipe import RECIPES
 
 
 def names(grid, scale="paper", seeds=(1,)):

@@ -12,8 +12,8 @@ from extraction import Counted, K, Lambda, Stop, X, Y, batches, files, net, same
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from maccal import rowfile
-from maccal.features import Features, extract, replace_head
+from maccal.features import rowfile
+from maccal.features.extraction import Features, extract, replace_head
 
 MISS = 3 + 2  # passes: three batches, one that finds the head, one that shows that the model is not random
 
@@ -262,7 +262,7 @@ def test_what_a_killed_process_leaves_is_removed_by_the_next(tmp_path):
 import os, sys, torch
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from test_features import batches, net
-from maccal.features import extract
+from maccal.features.extraction import extract
 class Killed:
     def __iter__(self):
         yield from batches()

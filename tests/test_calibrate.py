@@ -11,9 +11,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from maccal.calibration import calibrate, calibrate_head
-from maccal.features import extract
-from maccal.stage2 import Stage2
+from maccal.calibration.mac_cal import calibrate, calibrate_head
+from maccal.calibration.stage2 import Stage2
+from maccal.features.extraction import extract
 
 FAST = Stage2(epochs=6, hidden=16, batch_size=32)
 FIXED = Stage2(epochs=6, hidden=16, batch_size=32, statistics="deployed")
@@ -191,7 +191,7 @@ sys.path.insert(0, {tests!r})
 from test_calibrate import FAST, data, network
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
-from maccal.calibration import calibrate
+from maccal.calibration.mac_cal import calibrate
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from maccal.calibration import calibrate_head, calibrate_heads
-from maccal.estimator import MaCCalClassifier
-from maccal.methods.tst import two_stage_head
+from maccal.calibration.estimator import MaCCalClassifier
+from maccal.calibration.mac_cal import calibrate_head, calibrate_heads
+from maccal.calibration.stage2 import ABLATION, Stage2
+from maccal.calibration.tst import two_stage_head
 from maccal.metrics import ece, softmax, top_label
-from maccal.stage2 import ABLATION, Stage2
 
 pytestmark = pytest.mark.filterwarnings("ignore:without held-out rows")  # many tests only need some head
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from maccal.cli.report import placed_rows, report
+from maccal.evaluation.checks import check_names, check_row
+from maccal.evaluation.row import read_rows, write_rows
 from maccal.io import FileError
-from maccal.report.checks import check_names, check_row
-from maccal.report_verb import placed_rows, report
-from maccal.results import read_rows, write_rows
 
 RESULTS = Path(__file__).parents[1] / "results" / "bench-cpu.jsonl"
 ROWS = read_rows(RESULTS)

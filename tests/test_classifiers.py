@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from extraction import IMAGES, K, Lambda, X, Y, batches, net, state
 from torch import nn
 
-from maccal.features import extract, find_head, replace_head
+from maccal.features.extraction import extract, find_head, replace_head
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])

@@ -18,12 +18,13 @@ import numpy as np
 import pytest
 from commands import refused, run
 
-from maccal import cli, report_verb
-from maccal.cli import told_apart
-from maccal.failures import answered
+from maccal.cli.failures import answered
+from maccal.cli.main import main as cli
+from maccal.cli.main import report as report_verb
+from maccal.cli.main import told_apart
+from maccal.evaluation.predictions import read
 from maccal.io import FileError, readable
 from maccal.metrics import softmax, summary
-from maccal.predictions import read
 
 
 @pytest.fixture
@@ -260,7 +261,7 @@ def test_ctrl_c_is_one_line(capsys):
     ]
 
 
-PRINTS = "from rich.console import Console; from maccal.failures import answered; answered(lambda: Console().print('x'))"
+PRINTS = "from rich.console import Console; from maccal.cli.failures import answered; answered(lambda: Console().print('x'))"
 
 
 def test_nobody_reads(files):
@@ -302,7 +303,7 @@ def test_ctrl_c_while_it_is_being_imported():
 
 def test_the_report_needs_no_torch():
     """Which takes two seconds to import; nor scipy.stats, which takes half a one."""
-    words = "import sys, maccal.report_verb; print([name for name in ('torch', 'scipy.stats', 'sklearn') if name in sys.modules])"
+    words = "import sys, maccal.cli.report; print([name for name in ('torch', 'scipy.stats', 'sklearn') if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", words], capture_output=True, text=True).stdout == "[]\n"
 
 

@@ -8,9 +8,9 @@ import torch
 from PIL import Image
 from scipy.ndimage import zoom
 
-from maccal.data.blurs import streaks, zoom_lines
-from maccal.data.corruptions import CORRUPTIONS, Corrupt, tilted
-from maccal.data.weather import LUMA, PANES, plasma
+from maccal.data.corruptions.blurs import streaks, zoom_lines
+from maccal.data.corruptions.corrupt import CORRUPTIONS, Corrupt, tilted
+from maccal.data.corruptions.weather import LUMA, PANES, plasma
 
 EXACT = ["defocus_blur", "zoom_blur", "brightness", "contrast", "pixelate", "jpeg_compression"]
 RANDOM = [kind for kind in CORRUPTIONS if kind not in EXACT]

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from maccal.data import DATASETS, load
-from maccal.data.cifar import published_split
+from maccal.data.readers.cifar import published_split
 from maccal.data.split import stratified
 from maccal.io import FileError
 

@@ -4,8 +4,8 @@ import pytest
 import tyro
 from test_downloads import INSIDE, files, server  # noqa: F401
 
-from maccal.data.downloads import SOURCES
-from maccal.data_verbs import NAMES, check_sets, data, get_set, list_sets
+from maccal.cli.data import NAMES, check_sets, data, get_set, list_sets
+from maccal.data.download.getting import SOURCES
 
 
 def run(*words):
@@ -33,7 +33,7 @@ def test_list(tmp_path, capsys):
 
 
 def test_get_and_check(server, tmp_path, capsys, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("maccal.data_verbs.NAMES", (*NAMES, "toy"))
+    monkeypatch.setattr("maccal.cli.data.NAMES", (*NAMES, "toy"))
     monkeypatch.setenv("MACCAL_DATA", str(tmp_path))
     run("get", "toy", "--keep")
     run("get", "toy")

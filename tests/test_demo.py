@@ -13,9 +13,9 @@ from rich.console import Console
 from sklearn.datasets import load_digits
 
 import maccal
-from maccal.cli import main
-from maccal.demo import MODELS, Task, digits, noisy, run_demo
-from maccal.stage2 import Stage2
+from maccal.calibration.stage2 import Stage2
+from maccal.cli.demo import MODELS, Task, digits, noisy, run_demo
+from maccal.cli.main import main
 
 SMALL = Task(train=300, copies=5, test_copies=1, width=12, epochs=20, stage2=Stage2(hidden=128), resamples=100)
 
@@ -138,7 +138,7 @@ def test_copies_are_moved_by_a_pixel_at_most():
 def test_the_verb(monkeypatch, tmp_path, capsys):
     """`maccal demo` hands its flags on."""
     called = {}
-    monkeypatch.setattr("maccal.cli.run_demo", lambda out, seed, console: called.update(out=out, seed=seed))
+    monkeypatch.setattr("maccal.cli.main.run_demo", lambda out, seed, console: called.update(out=out, seed=seed))
     monkeypatch.setattr(sys, "argv", ["maccal", "demo", "--out", str(tmp_path), "--seed", "3"])
     main()
     assert called == {"out": tmp_path, "seed": 3}

@@ -11,8 +11,8 @@ from test_archives import pack
 from webserver import dropping, serving, status
 
 from maccal.data import DATASETS, load
-from maccal.data.downloads import SOURCES, Source, check, data_root, get, listing
-from maccal.data.sources import ENDINGS, LIMIT, Known
+from maccal.data.download.getting import SOURCES, Source, check, data_root, get, listing
+from maccal.data.download.sources import ENDINGS, LIMIT, Known
 from maccal.io import FileError
 
 INSIDE = {"toy-1/a.bin": bytes(range(256)) * 40, "toy-1/b/c.txt": b"sea"}

@@ -15,8 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from maccal.calibration import DEFAULT
-from maccal.estimator import MaCCalClassifier, hold_out
+from maccal.calibration.estimator import MaCCalClassifier, hold_out
+from maccal.calibration.mac_cal import DEFAULT
 from maccal.metrics import ece, top_label
 
 FAST = {"hidden": 32, "epochs": 15, "batch_size": 32}

@@ -12,18 +12,18 @@ from scipy.io import savemat
 from torch import nn
 
 from maccal.data import DataSet, load
-from maccal.data.cifar_c import read_cifar_c
-from maccal.data.corruptions import CORRUPTIONS, Corrupt
+from maccal.data.corruptions.corrupt import CORRUPTIONS, Corrupt
 from maccal.data.pixels import CIFAR, PIXELS
+from maccal.data.readers.cifar_c import read_cifar_c
 from maccal.data.split import Split, stratified
-from maccal.evaluation import extend_row, ood, ood_run, published_shift, rates, shift, shift_run
+from maccal.evaluation.row import read_row
 from maccal.io import FileError
 from maccal.metrics import accuracy, auroc, bootstrap, ece, energy, fpr95, max_logit, max_softmax, nll, softmax, top_label
-from maccal.pipeline import make_run
-from maccal.recipes import RECIPES
-from maccal.results import read_row
-from maccal.runs import Config, load_run, predictions_of
-from maccal.training import predict
+from maccal.runs.beyond import extend_row, ood, ood_run, published_shift, rates, shift, shift_run
+from maccal.runs.folder import Config, load_run, predictions_of
+from maccal.runs.making import make_run
+from maccal.training.loop import predict
+from maccal.training.recipe import RECIPES
 
 KINDS = ["fog", "contrast"]
 
@@ -196,7 +196,7 @@ def test_one_cell_at_a_time(network, images, monkeypatch):
     events = []
     made, seen = Corrupt.__call__, predict
     monkeypatch.setattr(Corrupt, "__call__", lambda self, x: events.append("made") or made(self, x))
-    monkeypatch.setattr("maccal.evaluation.predict", lambda *words: events.append("seen") or seen(*words))
+    monkeypatch.setattr("maccal.runs.beyond.predict", lambda *words: events.append("seen") or seen(*words))
     shift(network, images, CIFAR, kinds=KINDS, severities=[1, 2])
     assert events == ["made", "seen"] * 4
 
@@ -248,7 +248,7 @@ def test_published_files_that_are_not_there(network, cifar_c):
 )
 def test_wrong_choices(network, images, monkeypatch, choices, message):
     """Before any image is looked at."""
-    monkeypatch.setattr("maccal.evaluation.predict", None)
+    monkeypatch.setattr("maccal.runs.beyond.predict", None)
     with pytest.raises(ValueError, match=message):
         shift(network, images, CIFAR, **choices)
 
@@ -332,7 +332,7 @@ def fewer(data, count):
 def test_a_real_run(real, tmp_path, monkeypatch):
     """CIFAR-10 against SVHN and CIFAR-100, all of them normalised as CIFAR-10 is."""
     whole = load("cifar10", real)
-    monkeypatch.setattr("maccal.pipeline.load", lambda *words, **choices: fewer(whole, 300))
+    monkeypatch.setattr("maccal.runs.making.load", lambda *words, **choices: fewer(whole, 300))
     config = Config("cifar10", "resnet8", "vanilla", 1, None, replace(RECIPES["cifar10"], epochs=1))
     folder = make_run(config, runs=tmp_path, root=real)
     found = ood_run(folder, ["svhn", "cifar100"], real, limit=200, resamples=50)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from maccal.benchmark import collect, jobs, read_error
-from maccal.cli import main
-from maccal.executors import Local, Ray, failed, work
-from maccal.results import read_rows, write_row
+from maccal.bench.executors import Local, Ray, failed, work
+from maccal.bench.grids import collect, jobs, read_error
+from maccal.cli.main import main
+from maccal.evaluation.row import read_rows, write_row
 
 WANTED = [job for job in jobs("cost", "cpu", (1,)) if job.config.data == "cifar10"]
 NAMES = [job.config.name for job in WANTED]
@@ -97,8 +97,9 @@ def test_stopped_and_gone_on_with(tmp_path):
 GRID = """
 import sys
 from pathlib import Path
-from maccal import benchmark, bench_verb
-from maccal.recipes import Recipe
+from maccal.bench import grids as benchmark
+from maccal.cli.main import bench as bench_verb
+from maccal.training.recipe import Recipe
 recipe = Recipe(epochs=3, padding=0, flip=False)
 tiny = {"tiny": benchmark.Scale({"digits": ("resnet8",)}, {"digits": 300}, {"digits": recipe})}
 benchmark.SCALES = bench_verb.SCALES = tiny

@@ -10,7 +10,7 @@ from extraction import IMAGES, K, Lambda, Stop, X, Y, batches, net, same, state,
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from maccal.features import extract
+from maccal.features.extraction import extract
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from maccal import figures, geometry
-from maccal.benchmark import GAMMAS, GRIDS, SCALES, jobs
-from maccal.figures.drawing import WIDTH, apart, bars_say, worded
-from maccal.figures.selection import by_seed, changes, left_out, plain, set_title, spread_of, title
-from maccal.methods import METHODS
+from maccal.bench.grids import GAMMAS, GRIDS, SCALES, jobs
+from maccal.evaluation import masks as geometry
+from maccal.methods.registry import METHODS
 from maccal.metrics import Bins, summary, top_label
-from maccal.plots import Theme
+from maccal.report import figures
+from maccal.report.diagrams import Theme
+from maccal.report.figures.drawing import WIDTH, apart, bars_say, worded
+from maccal.report.figures.selection import by_seed, changes, left_out, plain, set_title, spread_of, title
 
 HALF = {"accuracy": 0.01, "ece": 0.005, "aece": 0.006, "mce": 0.05}
 

@@ -16,16 +16,17 @@ import torch
 from commands import refused
 from commands import run as cli
 
-from maccal import parallel, runs
-from maccal.bench_verb import save
-from maccal.benchmark import Job, collect
-from maccal.evaluation import extend_row
+from maccal import distributed as parallel
+from maccal.bench.grids import Job, collect
+from maccal.calibration.stage2 import Stage2
+from maccal.cli.bench import save
+from maccal.evaluation.row import read_row, read_rows, write_row
 from maccal.io import FileError, locked, read_json, read_tensors, write_json, write_tensors
-from maccal.pipeline import calibrate_run, make_run, write_history
-from maccal.recipes import Recipe
-from maccal.results import read_row, read_rows, write_row
-from maccal.runs import Config, load_run, predictions_of, read_config, read_history, run_of
-from maccal.stage2 import Stage2
+from maccal.runs import folder as runs
+from maccal.runs.beyond import extend_row
+from maccal.runs.folder import Config, load_run, predictions_of, read_config, read_history, run_of
+from maccal.runs.making import calibrate_run, make_run, write_history
+from maccal.training.recipe import Recipe
 
 TINY = Recipe(epochs=2, batch_size=32, padding=1, flip=False, precision="fp32")
 CONFIG = Config("digits", "resnet8", "vanilla", 1, 64, TINY)
@@ -70,12 +71,13 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch._dynamo  # an optimiser's first step imports it
-from maccal import pipeline, runs
+from maccal.runs import making as pipeline
+from maccal.runs import folder as runs
 from maccal.data import DataSet, load
 from maccal.models import MODELS, Net
-from maccal.recipes import Recipe
-from maccal.runs import Config
-from maccal.stage2 import Stage2
+from maccal.training.recipe import Recipe
+from maccal.runs.folder import Config
+from maccal.calibration.stage2 import Stage2
 
 torch.set_num_threads(1)
 home, stage, step = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
@@ -176,7 +178,7 @@ def test_the_same_command_mends_what_the_other_files_can_mend(run, monkeypatch, 
     assert name in words
     assert "the same `maccal train`" in words
     assert sorted(p.name for p in run.iterdir()) == before[0]  # no page either
-    monkeypatch.setattr("maccal.pipeline.fit", None)
+    monkeypatch.setattr("maccal.runs.making.fit", None)
     make_run(CONFIG, runs=run.parent)
     (words,) = capsys.readouterr().err.splitlines()  # not without a word
     assert name in words
@@ -186,7 +188,7 @@ def test_the_same_command_mends_what_the_other_files_can_mend(run, monkeypatch, 
 @pytest.mark.parametrize("name", ["history.jsonl", "model.safetensors"])
 def test_what_cannot_be_mended_is_named_with_what_to_do(run, monkeypatch, capsys, name):
     flip(run / name)
-    monkeypatch.setattr("maccal.pipeline.fit", None)
+    monkeypatch.setattr("maccal.runs.making.fit", None)
     words = refused(monkeypatch, capsys, *COMMAND, "--runs", str(run.parent))
     assert f"{run.name}/{name}: " in words
     assert "delete the folder, and the same command makes the run anew" in words
@@ -217,7 +219,7 @@ def test_whole_files_of_another_run_are_noticed(run, tmp_path, name):
 def test_a_lost_row_is_measured_again_and_left_overs_go(run, monkeypatch):
     """As after a kill in stage II before the row, and in stage I after it."""
     before = contents(run)
-    monkeypatch.setattr("maccal.pipeline.fit", None)
+    monkeypatch.setattr("maccal.runs.making.fit", None)
     for spoil in (lambda: (run / "row.json").unlink(), lambda: (run / "checkpoint.pt").write_bytes(b"left over")):
         spoil()
         (run / ".model.safetensors.0123456789abcdef.part").write_bytes(b"half")
@@ -248,7 +250,7 @@ def test_one_epoch_killed_between_checkpoint_and_history(tmp_path, monkeypatch):
     config = replace(CONFIG, recipe=replace(TINY, epochs=1))
     whole = make_run(config, runs=tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr("maccal.pipeline.write_lines", lambda *words: 1 / 0)
+        patch.setattr("maccal.runs.making.write_lines", lambda *words: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             make_run(config, runs=tmp_path / "killed")
     killed = tmp_path / "killed" / whole.name
@@ -257,7 +259,7 @@ def test_one_epoch_killed_between_checkpoint_and_history(tmp_path, monkeypatch):
 
 
 def test_numbers_that_json_cannot_say_are_null_in_the_history(tmp_path, monkeypatch):
-    monkeypatch.setattr("maccal.training.judged", lambda *words: {"val_accuracy": 0.1, "val_nll": float("inf")})
+    monkeypatch.setattr("maccal.training.loop.judged", lambda *words: {"val_accuracy": 0.1, "val_nll": float("inf")})
     folder = make_run(replace(CONFIG, recipe=replace(TINY, epochs=1)), runs=tmp_path)
     assert read_history(folder)[0]["val_nll"] is None
     assert read_row(folder / "row.json")["trained"]["val_nll"] is None
@@ -278,7 +280,7 @@ def test_a_second_command_waits_and_finds_the_run_finished(run, monkeypatch, sta
         "train": lambda: make_run(CONFIG, runs=run.parent),
         "calibrate": lambda: calibrate_run(run, stage2=Stage2(epochs=1)),
     }[stage]
-    for part in ("maccal.pipeline.fit", "maccal.pipeline.new_head"):
+    for part in ("maccal.runs.making.fit", "maccal.runs.making.new_head"):
         monkeypatch.setattr(part, None)
     with locked(target):
         second = threading.Thread(target=lambda: result.append(make()))
@@ -297,7 +299,7 @@ def test_a_second_command_waits_and_finds_the_run_finished(run, monkeypatch, sta
 def test_two_comparisons_of_two_runs_never_wait_for_each_other(run, monkeypatch):
     """However the runs are named, their locks are taken in one order."""
     other, taken = shutil.copytree(run, run.parent / "z"), []
-    monkeypatch.setattr("maccal.cli.held", lambda folder: nullcontext(taken.append(folder.resolve())))
+    monkeypatch.setattr("maccal.cli.main.held", lambda folder: nullcontext(taken.append(folder.resolve())))
     monkeypatch.chdir(run.parent)
     for words in ((run, "--compare", "z"), ("z", "--compare", run)):
         cli(monkeypatch, "evaluate", *map(str, words), "--resamples", "10")
@@ -329,7 +331,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint(tmp_path, monkeypatch, 
         full(30_000)
 
     with monkeypatch.context() as patch:
-        patch.setattr("maccal.pipeline.write_history", fill_up)
+        patch.setattr("maccal.runs.making.write_history", fill_up)
         with pytest.raises(OSError, match=r"too large: .*checkpoint\.pt"):
             make_run(CONFIG, runs=tmp_path)
     full(resource.RLIM_INFINITY)
@@ -344,7 +346,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint(tmp_path, monkeypatch, 
 def test_odd_things_in_a_run_folder_are_refused_at_once(run, monkeypatch, capsys, name, odd):
     (run / name).unlink(missing_ok=True)
     odd(run / name)
-    monkeypatch.setattr("maccal.pipeline.fit", None)
+    monkeypatch.setattr("maccal.runs.making.fit", None)
     words = refused(monkeypatch, capsys, *COMMAND, "--runs", str(run.parent))
     assert f"{name}: not a regular file; delete it" in words
     if name in ("config.json", "row.json", "test.npz"):
@@ -410,7 +412,7 @@ def test_damage_of_stage_two(run, monkeypatch):
     """The row is measured and the images are predicted again; no head is trained."""
     new = calibrate_run(run, stage2=Stage2(epochs=1, hidden=8))
     before = contents(new)
-    monkeypatch.setattr("maccal.pipeline.new_head", None)
+    monkeypatch.setattr("maccal.runs.making.new_head", None)
     for name in ("row.json", "test.npz", "config.json"):
         flip(new / name)
         calibrate_run(run, stage2=Stage2(epochs=1, hidden=8))

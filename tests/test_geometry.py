@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from maccal.calibration import calibrate_head
-from maccal.geometry import MOTIVATION, calibration_curve, logit_map, masked_inference, masked_retraining, prototype_angles
+from maccal.calibration.mac_cal import calibrate_head
+from maccal.evaluation.masks import MOTIVATION, calibration_curve, logit_map, masked_inference, masked_retraining, prototype_angles
 from maccal.metrics import Bins, ece, softmax, summary, top_label
 
 D, K = 24, 4

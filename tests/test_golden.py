@@ -77,8 +77,8 @@ def stage2(name):
 
 def row(folder):
     """A calibrated network on 320 digits: the numbers of its row."""
-    from maccal.pipeline import make_run
-    from maccal.runs import Config
+    from maccal.runs.folder import Config
+    from maccal.runs.making import make_run
 
     config = Config("digits", "resnet8", "maccal", 1, 320, RECIPE, stage2=mc.Stage2(epochs=4))
     return steady(json.loads((make_run(config, runs=folder) / "row.json").read_text()))
@@ -92,8 +92,8 @@ def steady(values):
 
 def page():
     """What the tables and claims of the committed benchmark say, one hash per table."""
-    from maccal.bench_verb import read
-    from maccal.report.claims import claims
+    from maccal.bench.claims import claims
+    from maccal.cli.bench import read
     from maccal.report.tables import tables
 
     rows = list(read(RESULTS / "bench-cpu.jsonl").values())

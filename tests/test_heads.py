@@ -5,9 +5,9 @@ import torch
 import torch.nn.functional as F
 
 from maccal import io
-from maccal.heads import Heads, MaskedLinear, load_head, logits, plain, save_head
+from maccal.calibration.heads import Heads, MaskedLinear, load_head, logits, plain, save_head
+from maccal.calibration.stage2 import Stage2
 from maccal.io import FileError
-from maccal.stage2 import Stage2
 
 
 def test_masks_drop_weights_at_the_rate():

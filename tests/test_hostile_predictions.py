@@ -15,10 +15,10 @@ from commands import refused, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maccal import tables
-from maccal.arrays import load_npz
+from maccal.evaluation import tables
+from maccal.evaluation.arrays import load_npz
+from maccal.evaluation.predictions import read
 from maccal.io import FileError
-from maccal.predictions import read
 
 RNG = np.random.default_rng(0)
 PROBS = RNG.dirichlet(np.ones(3), 12)

@@ -1,4 +1,4 @@
-"""A module imports only from modules to its left on the path of the data, and every module stands on it."""
+"""A room imports only from rooms before it on the path of the data; inside a room the same holds for its files."""
 
 import ast
 import re
@@ -8,118 +8,47 @@ import maccal
 
 PACKAGE = Path(maccal.__file__).parent
 
-# From probabilities to the report; within metrics, from the door to the summary.
-PATH = [
-    "maccal.io",
-    "maccal.results",
-    "maccal.typed",
-    "maccal.paper",
-    "maccal.memory",
-    "maccal.parallel",
-    "maccal.metrics._kernels",
-    "maccal.metrics.arguments",
-    "maccal.metrics.inputs",
-    "maccal.metrics.bins",
-    "maccal.metrics.miscalibration",
-    "maccal.metrics.softmaxes",
-    "maccal.metrics.temperature",
-    "maccal.metrics.scores",
-    "maccal.metrics.ranking",
-    "maccal.metrics.resampling",
-    "maccal.metrics.summaries",
-    "maccal.metrics.sketch",
-    "maccal.metrics.streaming",
-    "maccal.metrics.paired",
-    "maccal.metrics",
-    "maccal.stage2",
-    "maccal.data.augment",
-    "maccal.data.pixels",
-    "maccal.data.split",
-    "maccal.data.sources",
-    "maccal.data.archives",
-    "maccal.data.transfer",
-    "maccal.data.verified",
-    "maccal.data.downloads",
-    "maccal.data.blurs",
-    "maccal.data.weather",
-    "maccal.data.corruptions",
-    "maccal.data.pickles",
-    "maccal.data.matlab",
-    "maccal.data.cifar",
-    "maccal.data.cifar_c",
-    "maccal.data.svhn",
-    "maccal.data.tiny",
-    "maccal.data.digits",
-    "maccal.data",
-    "maccal.models.net",
-    "maccal.models.resnet",
-    "maccal.models.densenet",
-    "maccal.models",
-    "maccal.losses.entropy",
-    "maccal.losses.margins",
-    "maccal.losses.focal",
-    "maccal.losses.pairs",
-    "maccal.losses.mixing",
-    "maccal.losses",
-    "maccal.recipes",
-    "maccal.training",
-    "maccal.heads",
-    "maccal.batches",
-    "maccal.fingerprints",
-    "maccal.rowfile",
-    "maccal.cache",
-    "maccal.lookup",
-    "maccal.rows",
-    "maccal.classifiers",
-    "maccal.features",
-    "maccal.views",
-    "maccal.calibration",
-    "maccal.geometry",
-    "maccal.posthoc",
-    "maccal.methods.mixing",
-    "maccal.methods.plp",
-    "maccal.methods.balcal",
-    "maccal.methods.tst",
-    "maccal.methods",
-    "maccal.estimator",
-    "maccal.arrays",
-    "maccal.tables",
-    "maccal.parquet",
-    "maccal.predictions",
-    "maccal.plots",
-    "maccal.figures.selection",
-    "maccal.figures.drawing",
-    "maccal.figures.motivation",
-    "maccal.figures.methods",
-    "maccal.figures.sensitivity",
-    "maccal.figures",
-    "maccal.report",
-    "maccal.report.evaluation",
-    "maccal.report.checks",
-    "maccal.failures",
-    "maccal.report.lines",
-    "maccal.report.claims",
-    "maccal.report.tables",
-    "maccal.report.leaderboard",
-    "maccal.runs",
-    "maccal.folders",
-    "maccal.evaluation",
-    "maccal.pipeline",
-    "maccal.benchmark",
-    "maccal.executors",
-    "maccal.demo",
-    "maccal.jobs",
-    "maccal.data_verbs",
-    "maccal.bench_verb",
-    "maccal.report_verb",
-    "maccal",
-    "maccal.cli",
-    "maccal.__main__",
-]
+# From images to the page: each room with its files in their order. A file that is not named may import none of its
+# room's, and all of its room's may import it.
+ROOMS = {
+    "lazy": "",
+    "io": "",
+    "distributed": "",
+    "metrics": "arguments inputs bins miscalibration softmaxes temperature scores ranking resampling summaries sketch streaming paired",
+    "data": "split download.sources download.archives download.transfer download.verified download.getting corruptions.blurs"
+    " corruptions.weather corruptions.corrupt readers.pickles readers.matlab readers.cifar readers.cifar_c readers.svhn"
+    " readers.tiny readers.digits",
+    "models": "net resnet densenet",
+    "training": "recipe checkpoint objective loop",
+    "methods": "losses.entropy losses.margins losses.focal losses.pairs losses.mixing losses mixing plp balcal registry",
+    "features": "batches fingerprints rowfile cache lookup rows classifiers extraction views",
+    "calibration": "stage2 heads mac_cal temperature tst registry estimator",
+    "evaluation": "typed row checks arrays tables parquet predictions evaluated ood shift masks",
+    "runs": "folder state beyond making",
+    "bench": "paper grids executors lines claims",
+    "report": "diagrams page figures.selection figures.drawing figures.motivation figures.methods figures.sensitivity figures"
+    " evaluation tables leaderboard",
+    "cli": "failures demo jobs data bench report main",
+}
+ENDS = ("maccal", "maccal.__main__")
+
+
+def place_of(module: str) -> tuple[int, int]:
+    """The number of its room, and the number of its file there; the room's own names come last in it."""
+    if module in ENDS:
+        return len(ROOMS), ENDS.index(module)
+    room, _, file = module.removeprefix("maccal.").partition(".")
+    files = ["", *ROOMS[room].split()]
+    inside = len(files) if not file else files.index(file) if file in files else 0
+    return list(ROOMS).index(room), inside
 
 
 def name_of(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+SOURCES = {name_of(path): path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
+MODULES = {*SOURCES, "maccal.metrics._kernels"}
 
 
 def imports(source: str) -> set[str]:
@@ -130,34 +59,46 @@ def imports(source: str) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "absolute imports only"
-            inner = {f"{node.module}.{alias.name}" for alias in node.names} & set(PATH)
+            inner = {f"{node.module}.{alias.name}" for alias in node.names} & MODULES
             found |= inner or {node.module}
     return {name for name in found if name.split(".")[0] == "maccal"}
 
 
 def backward(sources: dict[str, str]) -> list[str]:
-    return [
-        f"{name} imports {other}"
-        for name, source in sources.items()
-        for other in imports(source)
-        if PATH.index(other) >= PATH.index(name)
-    ]
+    """Every import that does not lead to an earlier place; the rooms' lists of names may be imported by later rooms only."""
+    found = []
+    for name, source in sources.items():
+        for other in sorted(imports(source)):
+            if place_of(other) >= place_of(name):
+                found.append(f"{name} imports {other}")
+    return found
 
 
-SOURCES = {name_of(path): path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
+def test_every_file_has_its_room():
+    """Nothing lies beside the rooms, and every file that is named is there."""
+    rooms = {name.split(".")[1] for name in SOURCES if "." in name} - {"__main__"}
+    assert rooms == set(ROOMS)
+    named = {f"maccal.{room}.{file}" for room, files in ROOMS.items() for file in files.split()}
+    assert named <= MODULES
 
 
-def test_every_module_stands_on_the_path():
-    assert set(SOURCES) == set(PATH) - {"maccal.metrics._kernels"}
-
-
-def test_imports_point_left():
+def test_imports_point_back_along_the_path():
     assert backward(SOURCES) == []
 
 
 def test_the_test_can_fail():
-    assert backward({"maccal.metrics.bins": "from maccal.plots import reliability"}) == ["maccal.metrics.bins imports maccal.plots"]
-    assert backward({"maccal.metrics.bins": "def f():\n    import maccal.cli"}) == ["maccal.metrics.bins imports maccal.cli"]
+    wrong = {
+        "maccal.metrics.bins": "from maccal.report.diagrams import reliability",
+        "maccal.features.rows": "def f():\n    import maccal.cli.main",
+        "maccal.training.recipe": "from maccal.training.loop import fit",
+        "maccal.metrics.inputs": "from maccal.metrics import ece",
+    }
+    assert backward(wrong) == [
+        "maccal.metrics.bins imports maccal.report.diagrams",
+        "maccal.features.rows imports maccal.cli.main",
+        "maccal.training.recipe imports maccal.training.loop",
+        "maccal.metrics.inputs imports maccal.metrics",
+    ]
 
 
 def test_one_binning_function():
@@ -168,5 +109,9 @@ def test_one_binning_function():
 
 
 def test_public_names_exist():
-    assert all(hasattr(maccal, name) for name in maccal.__all__)
-    assert maccal.__all__ == sorted(maccal.__all__, key=lambda name: (not name.isupper(), name.islower(), name))
+    """Of the package and of every room, in one order: constants, classes, functions."""
+    packages = [maccal, *(getattr(maccal, room) for room in ROOMS)]
+    for package in packages:
+        names = getattr(package, "__all__", [])
+        assert all(hasattr(package, name) for name in names)
+        assert names == sorted(names, key=lambda name: (not name.isupper(), name.islower(), name))

@@ -16,13 +16,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from torch import nn
 
-from maccal import cli
-from maccal.calibration import calibrate_head
-from maccal.heads import load_head
+from maccal.calibration.heads import load_head
+from maccal.calibration.mac_cal import calibrate_head
+from maccal.calibration.stage2 import Stage2
+from maccal.cli.jobs import Settings, calibrate_file, calibrate_model, load_features
+from maccal.cli.main import main as cli
+from maccal.evaluation.predictions import read
 from maccal.io import FileError, read_tensors
-from maccal.jobs import Settings, calibrate_file, calibrate_model, load_features
-from maccal.predictions import read
-from maccal.stage2 import Stage2
 
 FAST = Stage2(epochs=5, hidden=16, batch_size=32)
 

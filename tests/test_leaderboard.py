@@ -12,16 +12,16 @@ from functools import cache
 
 import pytest
 
-from maccal.benchmark import jobs
-from maccal.figures import FIGURES, draw_all, rendered
-from maccal.methods import COMBINATIONS, METHODS
-from maccal.report.claims import claims, standing
+from maccal.bench.claims import claims, standing
+from maccal.bench.grids import jobs
+from maccal.bench.lines import Book, Setting, contrast
+from maccal.calibration.stage2 import ABLATION, Stage2
+from maccal.cli.report import report
+from maccal.evaluation.row import write_rows
+from maccal.methods.registry import COMBINATIONS, METHODS
+from maccal.report.figures import FIGURES, draw_all, rendered
 from maccal.report.leaderboard import HEADINGS, board, leaderboard_page
-from maccal.report.lines import Book, Setting, contrast
 from maccal.report.tables import tables
-from maccal.report_verb import report
-from maccal.results import write_rows
-from maccal.stage2 import ABLATION, Stage2
 
 NASTY = "<script>alert('x')</script><img src=x onerror=alert(1)> & \"quotes\" </script><!--"
 SHAPE = [[50, 0.3, 0.25], [150, 0.62, 0.5], [800, 0.96, 0.9]]

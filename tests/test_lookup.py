@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from extraction import Counted, K, Lambda, files
 from torch import nn
 
-from maccal.features import extract
-from maccal.lookup import alike
+from maccal.features.extraction import extract
+from maccal.features.lookup import alike
 
 N = 1600
 X = torch.randn(N, 6, generator=torch.Generator().manual_seed(0))

@@ -1,6 +1,6 @@
 """Every loss against published numbers, its slow twin, its limits and its symmetries; finite at extremes, in bounded memory.
 
-A loss that maccal.losses exports and CASES does not name fails here; one that it names goes through every test below.
+A loss that maccal.methods.losses exports and CASES does not name fails here; one that it names goes through every test below.
 """
 
 import json
@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from maccal import losses
-from maccal.losses import pairs
+from maccal.methods.losses import pairs
+from maccal.methods.registry import losses
 
 # name of the case: function, options. Margins are small enough to bite.
 CASES = {

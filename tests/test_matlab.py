@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.io import loadmat, savemat
 
-from maccal.data.matlab import read_mat
-from maccal.data.svhn import from_mat
+from maccal.data.readers.matlab import read_mat
+from maccal.data.readers.svhn import from_mat
 from maccal.io import FileError
 
 RNG = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import sys
 SCRIPT = """
 import resource
 import numpy as np
-from maccal.memory import keep_memory
+from maccal.training.memory import keep_memory
 changed = {keep}
 faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(50):
@@ -31,7 +31,7 @@ def test_memory_is_kept():
 
 
 def test_where_there_is_no_glibc(monkeypatch):
-    from maccal import memory
+    from maccal.training import memory
 
     monkeypatch.setattr(memory.ctypes, "CDLL", lambda name: (_ for _ in ()).throw(OSError(name)))
     assert memory.keep_memory() is False

@@ -8,16 +8,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from maccal.calibration.stage2 import Stage2
+from maccal.calibration.tst import TwoStage
 from maccal.data import load
 from maccal.data.pixels import PIXELS
-from maccal.methods import COMBINATIONS, METHODS, method, settings_of
-from maccal.methods.tst import TwoStage
+from maccal.methods.registry import COMBINATIONS, METHODS, method, settings_of
 from maccal.models import build
-from maccal.pipeline import calibrate_run, make_run
-from maccal.recipes import RECIPES
-from maccal.runs import Config, load_run, predictions_of, read_config
-from maccal.stage2 import Stage2
-from maccal.training import fit, predict
+from maccal.runs.folder import Config, load_run, predictions_of, read_config
+from maccal.runs.making import calibrate_run, make_run
+from maccal.training.loop import fit, predict
+from maccal.training.recipe import RECIPES
 
 FIRST = [name for name, row in METHODS.items() if row.second is None]
 QUICK = replace(RECIPES["digits"], epochs=2, batch_size=64)
@@ -99,7 +99,7 @@ class Stop(Exception):
 
 def killing(monkeypatch, after):
     """Let the training's step fail after so many."""
-    from maccal.training import Training
+    from maccal.training.loop import Training
 
     step, count = Training.step, 0
 

@@ -14,8 +14,8 @@ from maccal.data.augment import beta
 from maccal.data.pixels import PIXELS
 from maccal.methods.mixing import PAIRS, draw, mit_objective, mixup_objective, stages
 from maccal.models import MODELS, Net, build
-from maccal.recipes import Recipe
 from maccal.training import Objective, fit
+from maccal.training.recipe import Recipe
 
 PLAIN = Recipe(epochs=1, batch_size=32, lr=0.02, padding=0, flip=False, precision="fp32")
 OBJECTIVES = {

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from maccal import paper
+from maccal.bench import claims, paper
+from maccal.bench.paper import TABLES, errata, figures, published, table
+from maccal.calibration.stage2 import ABLATION
 from maccal.data import DATASETS
-from maccal.methods import COMBINATIONS, EVERY, METHODS
+from maccal.methods.registry import COMBINATIONS, EVERY, METHODS
 from maccal.models import MODELS
-from maccal.paper import TABLES, errata, figures, published, table
-from maccal.report import claims
-from maccal.stage2 import ABLATION
 
 CIFARS = ("cifar10", "cifar100")
 NETWORKS = ("resnet50", "resnet110", "wrn26_10", "densenet121")

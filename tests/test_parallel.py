@@ -5,8 +5,8 @@ import copy
 import torch
 from torch import nn
 
+from maccal.distributed import SharedBatchNorm, everywhere, from_first, joined, my_rank, share_batchnorm, summed
 from maccal.models import build
-from maccal.parallel import SharedBatchNorm, everywhere, from_first, joined, my_rank, share_batchnorm, summed
 
 
 def twins():

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maccal.data import pickles
-from maccal.data.pickles import READ, read_pickle
+from maccal.data.readers import pickles
+from maccal.data.readers.pickles import READ, read_pickle
 from maccal.io import FileError
 
 DATA = np.arange(24, dtype=np.uint8).reshape(4, 6)

@@ -6,7 +6,17 @@ from scipy.stats import binom, binomtest
 
 from maccal import reliability
 from maccal.metrics import Bins, ece, resampling, softmax, top_label
-from maccal.plots import LEVEL, Theme, Z, plot_keep, plot_reliability, prepare_keep, prepare_model, prepare_reliability, quantile
+from maccal.report.diagrams import (
+    LEVEL,
+    Theme,
+    Z,
+    plot_keep,
+    plot_reliability,
+    prepare_keep,
+    prepare_model,
+    prepare_reliability,
+    quantile,
+)
 
 rng = np.random.default_rng(0)
 LOGITS = rng.normal(size=(2000, 4)) * 2

@@ -9,9 +9,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from maccal.evaluation.predictions import Predictions, read, row
 from maccal.io import FileError
 from maccal.metrics import softmax
-from maccal.predictions import Predictions, read, row
 
 rng = np.random.default_rng(0)
 LOGITS = rng.normal(size=(12, 3))

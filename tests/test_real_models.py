@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from extraction import IMAGES, MASK, TOKENS, K, Lambda, Y, same, state
 from torch import nn
 
-from maccal.features import extract, find_head
+from maccal.features.extraction import extract, find_head
 
 
 # The torchvision wheel does not import without two operators that only its CUDA build declares.

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from maccal.data import DATASETS
-from maccal.recipes import RECIPES, Recipe, bf16_runs, has_bf16
-from maccal.training import precise
+from maccal.training.loop import precise
+from maccal.training.recipe import RECIPES, Recipe, bf16_runs, has_bf16
 
 
 def changes(recipe):
@@ -80,7 +80,7 @@ def test_settings_that_cannot_be(setting, words):
 )
 def test_bf16_is_used_where_the_processor_has_it(monkeypatch, known, runs, expected):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)
-    monkeypatch.setattr("maccal.recipes.bf16_runs", lambda: runs)
+    monkeypatch.setattr("maccal.training.recipe.bf16_runs", lambda: runs)
     assert has_bf16(torch.device("cpu")) is expected
 
 
@@ -91,14 +91,14 @@ def test_an_older_torch_does_not_tell(monkeypatch):
 
 @pytest.mark.parametrize(("code", "expected"), [("", True), ("import os, signal; os.kill(os.getpid(), signal.SIGILL)", False)])
 def test_a_processor_that_dies_of_bf16_is_noticed(monkeypatch, code, expected):
-    monkeypatch.setattr("maccal.recipes.PROBE", code)
+    monkeypatch.setattr("maccal.training.recipe.PROBE", code)
     assert bf16_runs.__wrapped__() is expected
 
 
 def test_bf16_that_would_kill_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True}, raising=False)
-    monkeypatch.setattr("maccal.recipes.bf16_runs", lambda: False)
-    monkeypatch.setattr("maccal.training.bf16_runs", lambda: False)
+    monkeypatch.setattr("maccal.training.recipe.bf16_runs", lambda: False)
+    monkeypatch.setattr("maccal.training.loop.bf16_runs", lambda: False)
     assert precise(Recipe(), torch.device("cpu")).precision == "fp32"
     with pytest.raises(ValueError, match="cannot run them; pass precision fp32"):
         precise(Recipe(precision="bf16"), torch.device("cpu"))

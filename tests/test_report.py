@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from maccal.evaluation.evaluated import Compared, measure, paired
+from maccal.evaluation.predictions import Predictions
 from maccal.io import readable
 from maccal.metrics import METRICS, softmax
 from maccal.metrics.summaries import show, span
-from maccal.predictions import Predictions
-from maccal.report import listing
-from maccal.report.evaluation import Compared, evaluated, evaluation_page, paired
+from maccal.report.evaluation import evaluation_page
+from maccal.report.page import listing
 
 NASTY = "<script>alert('x')</script> & \"quotes\" $\\alpha$ </script><!--"
 SETTINGS = {"bins": 15, "resamples": 100, "seed": 0}
@@ -23,7 +24,7 @@ def models(first="first", second="second"):
     logits = rng.normal(size=(900, 5)) * 2
     labels = (softmax(logits).cumsum(1) > rng.random((900, 1))).argmax(1)
     made = [Predictions(scale * logits, "logits", labels, name) for scale, name in ((3.0, first), (1.0, second))]
-    return made, [evaluated(p, Path(f"{p.name[:6]}.npz"), **SETTINGS) for p in made]
+    return made, [measure(p, Path(f"{p.name[:6]}.npz"), **SETTINGS) for p in made]
 
 
 def page(*names):
@@ -103,7 +104,7 @@ def page_of_four(name="fourth"):
         Predictions(scale * p.scores, "logits", p.labels, n)
         for p, scale, n in zip(predictions, (0.5, 0.4), ("third", name), strict=True)
     ]
-    shown = [evaluated(p, Path("some.npz"), **SETTINGS) for p in predictions]
+    shown = [measure(p, Path("some.npz"), **SETTINGS) for p in predictions]
     pairs = [Compared(shown[i], shown[2], paired(predictions[i], predictions[2], **SETTINGS)) for i in (0, 1)]
     return evaluation_page(shown, pairs, {name: HISTORY}), shown
 
@@ -136,7 +137,7 @@ def test_listing(words, sentence):
 
 def test_infinite_numbers_do_not_break_the_page():
     made = Predictions(np.array([[1.0, 0.0], [0.6, 0.4]] * 20), "probs", np.array([1, 0] * 20), "sure")
-    html = evaluation_page([evaluated(made, Path("sure.npz"), **SETTINGS)])
+    html = evaluation_page([measure(made, Path("sure.npz"), **SETTINGS)])
     assert "∞" in html
     assert 'cx="nan"' not in html
     assert 'cx="inf"' not in html

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from maccal.bench_verb import read
-from maccal.benchmark import jobs, plan
+from maccal.bench.grids import jobs, plan
+from maccal.cli.bench import read
 from maccal.report.leaderboard import leaderboard_page
 
 RESULTS = Path(__file__).parents[1] / "results"

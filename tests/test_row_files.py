@@ -8,9 +8,9 @@ import pytest
 from commands import refused
 from commands import run as cli
 
-from maccal.bench_verb import read, save
+from maccal.cli.bench import read, save
+from maccal.evaluation.row import read_row, read_rows, upgrade, write_row, write_rows
 from maccal.io import FileError, write_lines
-from maccal.results import read_row, read_rows, upgrade, write_row, write_rows
 
 ROOT = Path(__file__).parents[1]
 ROWS = [{"name": f"run {place}", "ece": 0.125 * place, "diagram": [[3, 0.5, 0.25]], "none": None} for place in range(4)]
@@ -109,7 +109,7 @@ def test_a_damaged_file_of_results_is_no_dead_end(file):
 
 def test_grids_that_write_one_file_at_once_lose_no_row(tmp_path, monkeypatch):
     """Each reads the file, adds its rows and writes it."""
-    monkeypatch.setattr("maccal.bench_verb.collect", lambda wanted, runs: [{"name": str(wanted[0])}])
+    monkeypatch.setattr("maccal.cli.bench.collect", lambda wanted, runs: [{"name": str(wanted[0])}])
     file = tmp_path / "results" / "rows.jsonl"
     grids = [threading.Thread(target=save, args=([place], tmp_path, file)) for place in range(8)]
     for grid in grids:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from maccal import rowfile
+from maccal.features import rowfile
+from maccal.features.rowfile import RowFile, own_copy
+from maccal.features.rows import RUN, Rows, Standard
 from maccal.io import FileError
-from maccal.rowfile import RowFile, own_copy
-from maccal.rows import RUN, Rows, Standard
 
 
 def features(n=1000, d=5, seed=0):

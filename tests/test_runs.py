@@ -13,17 +13,17 @@ import torch.nn.functional as F
 from commands import refused
 from commands import run as cli
 
+from maccal.calibration.stage2 import Stage2
+from maccal.calibration.temperature import TemperatureScaling
 from maccal.data import load
 from maccal.data.pixels import PIXELS
-from maccal.evaluation import extend_row
 from maccal.io import FileError, write_json
 from maccal.metrics import summary
-from maccal.pipeline import Batches, calibrate_run, make_run, motivation_run
-from maccal.posthoc import TemperatureScaling
-from maccal.recipes import RECIPES, Recipe
-from maccal.runs import Config, load_run, predictions_of, read_config, read_history
-from maccal.stage2 import Stage2
-from maccal.training import predict
+from maccal.runs.beyond import extend_row
+from maccal.runs.folder import Config, load_run, predictions_of, read_config, read_history
+from maccal.runs.making import Batches, calibrate_run, make_run, motivation_run
+from maccal.training.loop import predict
+from maccal.training.recipe import RECIPES, Recipe
 
 QUICK = Config("digits", "resnet8", "vanilla", 1, None, replace(RECIPES["digits"], epochs=2))
 FILES = [".lock", "config.json", "history.jsonl", "model.safetensors", "row.json", "test.npz"]
@@ -152,7 +152,7 @@ def test_what_the_motivation_shows(run):
 
 
 def test_a_run_that_is_there_is_not_made_again(run, monkeypatch):
-    monkeypatch.setattr("maccal.pipeline.fit", None)
+    monkeypatch.setattr("maccal.runs.making.fit", None)
     before = {p: p.stat().st_mtime_ns for p in run.iterdir()}
     assert make_run(QUICK, runs=run.parent) == run
     assert {p: p.stat().st_mtime_ns for p in run.iterdir()} == before

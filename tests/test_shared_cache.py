@@ -13,10 +13,10 @@ import torch
 from extraction import K, files
 from torch import nn
 
-from maccal import rowfile
-from maccal.features import extract
+from maccal.features import rowfile
+from maccal.features.extraction import extract
+from maccal.features.rows import Rows, Standard
 from maccal.io import FileError
-from maccal.rows import Rows, Standard
 
 N = 400
 Y = torch.randperm(N, generator=torch.Generator().manual_seed(5)) % K
@@ -83,8 +83,8 @@ FOUR = """
     sys.path.insert(0, {tests!r})
     from test_shared_cache import MODEL, loader, matched
     import torch
-    from maccal import rowfile
-    from maccal.features import extract
+    from maccal.features import rowfile
+    from maccal.features.extraction import extract
 
     together = multiprocessing.get_context("fork").Barrier(4)
     children = []
@@ -126,8 +126,8 @@ CUT = """
     sys.path.insert(0, {tests!r})
     from pathlib import Path
     from test_shared_cache import MODEL, loader, matched
-    from maccal import rowfile
-    from maccal.features import extract
+    from maccal.features import rowfile
+    from maccal.features.extraction import extract
 
     for turn, seed in enumerate((1, 1, 2, 1, 1, 2)):  # written, read, read in another order
         rowfile.IN_MEMORY = (turn // 3) << 28

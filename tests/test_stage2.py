@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from maccal.stage2 import ABLATION, Stage2
+from maccal.calibration.stage2 import ABLATION, Stage2
 
 
 def test_goldens_of_eta():

@@ -17,8 +17,10 @@ from maccal.data import load
 from maccal.data.pixels import PIXELS
 from maccal.io import FileError, write_sealed
 from maccal.models import build
-from maccal.recipes import Recipe
-from maccal.training import Diverged, Objective, Training, fit, predict, read_checkpoint, rows_of
+from maccal.training import Diverged, Objective, fit, predict
+from maccal.training.checkpoint import read_checkpoint
+from maccal.training.loop import Training, batch_ranges
+from maccal.training.recipe import Recipe
 
 PLAIN = Recipe(epochs=2, batch_size=32, lr=0.05, reduction="mean", clip=0, padding=0, flip=False, precision="fp32")
 SEEN = PIXELS["digits"]
@@ -135,13 +137,13 @@ def test_every_row_once_an_epoch(digits):
 
 @pytest.mark.parametrize(("count", "size", "world"), [(10, 4, 1), (9, 4, 1), (9, 4, 3), (4, 128, 2), (128, 64, 2), (131, 64, 2)])
 def test_batches_cover_the_rows(count, size, world):
-    ranges = rows_of(count, size, world)
+    ranges = batch_ranges(count, size, world)
     assert [row for first, last in ranges for row in range(first, last)] == list(range(count))
     assert all(last - first >= min(count, size, 2 * world) for first, last in ranges)
 
 
 def test_more_processes_than_rows(digits, monkeypatch):
-    monkeypatch.setattr("maccal.training.my_rank", lambda: (0, 4))
+    monkeypatch.setattr("maccal.training.loop.my_rank", lambda: (0, 4))
     with pytest.raises(ValueError, match="batch_size is 6 for 4 processes; pass at least 8"):
         Training(network(), digits.train, replace(PLAIN, batch_size=6), SEEN, Objective(), 1, torch.device("cpu"))
 
@@ -310,10 +312,10 @@ import torch
 import torch._dynamo  # an optimiser's first step imports it, which takes longer than the training
 from pathlib import Path
 from maccal.data import load
-from maccal.recipes import Recipe
-from maccal.pipeline import make_run
-from maccal.runs import Config
-from maccal.training import read_checkpoint
+from maccal.training.recipe import Recipe
+from maccal.runs.making import make_run
+from maccal.runs.folder import Config
+from maccal.training.checkpoint import read_checkpoint
 torch.set_num_threads(1)
 load("digits")
 config = Config("digits", "resnet8", "vanilla", 1, 320, Recipe(epochs=6, batch_size=16, padding=1, flip=False))
@@ -367,8 +369,8 @@ def torchrun(folder: Path, *words: str) -> None:
 
 def test_two_processes_train_as_one(tmp_path, monkeypatch):
     """The same batches, BatchNorm over all their rows, one loss curve; the last batch of 9 rows is dealt out unevenly."""
-    from maccal.pipeline import make_run
-    from maccal.runs import Config, read_history
+    from maccal.runs.folder import Config, read_history
+    from maccal.runs.making import make_run
 
     settings = {"epochs": 3, "batch_size": 64, "padding": 1, "precision": "fp32", "lr": 0.02}
     flags = [word for key, value in settings.items() for word in (f"--{key.replace('_', '-')}", str(value))]

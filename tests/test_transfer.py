@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from webserver import dropping, endless, ranged, redirect, reset, serving, shifted, status, unannounced, whole
 
-from maccal.data import transfer
-from maccal.data.sources import Known
-from maccal.data.transfer import fetch, need_space
+from maccal.data.download import transfer
+from maccal.data.download.sources import Known
+from maccal.data.download.transfer import fetch, need_space
 from maccal.io import FileError
 
 DATA = np.random.default_rng(0).bytes(1_000_000)

@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from maccal.calibration import tst
+from maccal.calibration.tst import TSTHead, TwoStage, VTSTHead, build_head, two_stage_head, two_stage_live
 from maccal.data import Split, load
 from maccal.data.pixels import PIXELS
-from maccal.losses import standard_normal_kl
-from maccal.methods import tst
-from maccal.methods.tst import TSTHead, TwoStage, VTSTHead, build_head, two_stage_head, two_stage_live
+from maccal.features.rows import Rows
+from maccal.methods.losses import standard_normal_kl
 from maccal.models import build
-from maccal.rows import Rows
-from maccal.training import Diverged
+from maccal.training.loop import Diverged
 
 FAST = TwoStage(epochs=6, width=8, batch_size=32, lr=0.05)
 BOTH = pytest.mark.parametrize("config", [FAST, replace(FAST, variational=True)], ids=["tst", "vtst"])

@@ -9,8 +9,9 @@ import pytest
 from test_data import imitation
 from test_downloads import md5
 
-from maccal.data import load, transfer, verified
-from maccal.data.sources import SOURCES, Known, Source
+from maccal.data import load
+from maccal.data.download import transfer, verified
+from maccal.data.download.sources import SOURCES, Known, Source
 from maccal.io import FileError
 
 NAMES = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta"]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from maccal.views import CannotMix, mixed, sample
+from maccal.features.views import CannotMix, mixed, sample
 
 
 def batches(n=1000, size=64, seed=0):
@@ -61,7 +61,7 @@ def test_bytes_are_pixels():
 
 
 def test_large_rows_are_fewer(monkeypatch):
-    monkeypatch.setattr("maccal.views.BYTES", 48 * 10)
+    monkeypatch.setattr("maccal.features.views.BYTES", 48 * 10)
     assert sum(len(y) for _, y in mixed(batches(200)[1])) == 10
 
 

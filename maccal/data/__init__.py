@@ -19,13 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
-from maccal.data.cifar import read_cifar
-from maccal.data.cifar_c import read_cifar_c
-from maccal.data.digits import read_digits
-from maccal.data.downloads import data_root
+from maccal.data.download.getting import data_root
+from maccal.data.readers.cifar import read_cifar
+from maccal.data.readers.cifar_c import read_cifar_c
+from maccal.data.readers.digits import read_digits
+from maccal.data.readers.svhn import read_svhn
+from maccal.data.readers.tiny import read_tiny
 from maccal.data.split import DataSet, Split, stratified
-from maccal.data.svhn import read_svhn
-from maccal.data.tiny import read_tiny
 
 __all__ = ["DATASETS", "DataSet", "Split", "load"]
 

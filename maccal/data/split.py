@@ -40,3 +40,10 @@ def stratified(labels: np.ndarray, count: int, rng: np.random.Generator) -> np.n
     sizes = np.bincount(labels)
     place = np.concatenate([(np.arange(size) + 0.5) / size for size in sizes if size])  # how far down its class a row stands
     return rng.permutation(ranked[np.argsort(place, kind="stable")[:count]])
+
+
+def subset(labels: np.ndarray, limit: int | None) -> np.ndarray:
+    """All rows, or `limit` of them, every class in its share: the same ones every time."""
+    if limit is None:
+        return np.arange(len(labels))
+    return np.sort(stratified(labels, min(limit, len(labels)), np.random.default_rng(1)))

@@ -19,9 +19,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from maccal.distributed import everywhere, from_first, summed
 from maccal.models import Net
-from maccal.parallel import everywhere, from_first, summed
-from maccal.training import Objective
+from maccal.training.objective import Objective
 
 START = 0.8  # lambda of the first epoch
 LAST = (nn.BatchNorm2d, nn.ReLU, nn.AdaptiveAvgPool2d, nn.Flatten)

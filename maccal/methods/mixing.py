@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from maccal.data.augment import beta, mixup
-from maccal.losses.mixing import decouple, mit_l, mix, mixed_cross_entropy
-from maccal.training import Objective, Views
+from maccal.methods.losses.mixing import decouple, mit_l, mix, mixed_cross_entropy
+from maccal.training.objective import Objective, Views
 
 Where = Literal["logits", "all"]
 PAIRS = {"logits": 1, "all": 6}  # of shares: at the input; and after the stem and at most four stages

@@ -19,7 +19,7 @@ from torch import nn
 from maccal.methods.mixing import stages
 from maccal.models.densenet import Dense
 from maccal.models.resnet import Basic, Bottleneck
-from maccal.training import Objective
+from maccal.training.objective import Objective
 
 RESNET50 = [33, 54, 72, 84, 93, 102, 120, 129, 141, 150, 161]  # the authors' list
 BLOCKS = Basic, Bottleneck, Dense

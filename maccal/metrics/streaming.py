@@ -21,17 +21,7 @@ from torch import Tensor
 
 from maccal.metrics.arguments import check_bins, check_given
 from maccal.metrics.bins import TICK, Bins, settled
-from maccal.metrics.inputs import (
-    SUM_TOLERANCE,
-    Array,
-    blocks,
-    check_labels,
-    check_logits,
-    kernels,
-    matrix,
-    row_error,
-    top_label,
-)
+from maccal.metrics.inputs import SUM_TOLERANCE, Array, blocks, check_labels, check_logits, kernels, matrix, row_error, top_label
 from maccal.metrics.resampling import Interval, Statistics, Z, resample_groups
 from maccal.metrics.scores import as_scores, row_scores
 from maccal.metrics.sketch import CELLS, INEXACT, fine_grid, read

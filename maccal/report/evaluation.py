@@ -3,31 +3,18 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from markupsafe import Markup
 
-from maccal.io import readable
-from maccal.metrics import METRICS, Difference, Summary, compare
+from maccal.evaluation.evaluated import Compared, Evaluated
+from maccal.metrics import METRICS, Difference, Summary
 from maccal.metrics.summaries import probability, show, span
-from maccal.plots import Reliability, plot_keep, plot_reliability, prepare_keep, prepare_reliability
-from maccal.predictions import Predictions, row
-from maccal.report import PLACEHOLDERS, TEMPLATES, svg
+from maccal.report.diagrams import plot_keep, plot_reliability, prepare_keep, prepare_reliability
+from maccal.report.page import PLACEHOLDERS, TEMPLATES, svg
 
 ENDS = ("_low", "_high", "_null_low", "_null_high")
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """One model as the report shows it: its numbers, its diagram, and its row of results."""
-
-    name: str
-    numbers: Summary
-    diagram: Reliability
-    row: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -38,33 +25,6 @@ class Cell:
     interval: str
     null: str
     picture: Markup
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Two models on the same rows: the second's numbers minus the first's."""
-
-    first: Evaluated
-    second: Evaluated
-    differences: Mapping[str, Difference]
-
-
-def evaluated(predictions: Predictions, path: Path, *, bins: int, resamples: int, seed: int) -> Evaluated:
-    """A model measured, from its predictions; the row names the file they came from."""
-    predictions = replace(predictions, name=readable(predictions.name))
-    numbers = predictions.summary(bins=bins, resamples=resamples, seed=seed)
-    diagram = prepare_reliability(predictions.bins(bins), numbers, predictions.name)
-    settings = {"file": readable(path.name), "resamples": resamples, "seed": seed}
-    return Evaluated(predictions.name, numbers, diagram, row(predictions, numbers, **settings))
-
-
-def paired(first: Predictions, second: Predictions, **settings: int) -> dict[str, Difference]:
-    """Second minus first on the same rows; ValueError where the labels show that they are not."""
-    if not np.array_equal(first.labels, second.labels):
-        raise ValueError(
-            f"{first.name} and {second.name} do not have the same labels; a paired test needs the same rows in the same order"
-        )
-    return compare(first.probs, second.probs, first.labels, **settings)
 
 
 def evaluation_page(
@@ -96,9 +56,9 @@ def evaluation_page(
         table=table,
         compared=bool(alone),
         pairs=[(p, [conclusion(key, d, [p.first, p.second]) for key, d in p.differences.items()]) for p in pairs],
-        figure=svg(plot_reliability([m.diagram for m in models], PLACEHOLDERS)),
+        figure=svg(plot_reliability([prepare_reliability(m.bins, m.numbers, m.name) for m in models], PLACEHOLDERS)),
         keep=svg(plot_keep(paths, PLACEHOLDERS)) if paths else None,
-        css=Markup((Path(__file__).parent / "report.css").read_text()),
+        css=Markup((Path(__file__).parent / "templates" / "report.css").read_text()),
         rows=Markup(json.dumps([m.row for m in models], indent=1).replace("<", "\\u003c")),
     )
 

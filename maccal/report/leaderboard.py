@@ -19,17 +19,17 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from maccal import paper
-from maccal.figures import FIGURES, draw_all
-from maccal.figures.drawing import SERIES
+from maccal.bench import paper
+from maccal.bench.claims import claims, standing
+from maccal.bench.lines import Book, Contrast, Line, Row, chance, contrast, number, points, titled
+from maccal.bench.paper import TITLES
 from maccal.io import readable
-from maccal.paper import TITLES
-from maccal.report import PLACEHOLDERS, TEMPLATES, coloured, in_tags, svg
-from maccal.report.claims import claims, standing
-from maccal.report.lines import Book, Contrast, Line, Row, chance, contrast, number, points, titled
+from maccal.report.figures import FIGURES, draw_all
+from maccal.report.figures.drawing import SERIES
+from maccal.report.page import PLACEHOLDERS, TEMPLATES, coloured, in_tags, svg
 from maccal.report.tables import printed_ece, tables, word
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "templates"
 DPI = 200  # of what is a picture within a drawing
 IDS = re.compile(r'(\sid="|href="#|url\(#)')  # what begins an id, or a mention of one
 PAGE_COLOURS = {SERIES[0]: "var(--under)", SERIES[1]: "var(--over)"}  # the same on white, brighter on black

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Any
 
-from maccal import paper
-from maccal.paper import TITLES, YARDSTICKS
-from maccal.report.claims import ablated
-from maccal.report.lines import Book, Line, Row, Setting, points, titled
+from maccal.bench import paper
+from maccal.bench.claims import ablated
+from maccal.bench.lines import Book, Line, Row, Setting, points, titled
+from maccal.bench.paper import TITLES, YARDSTICKS
 
 DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "tiny-imagenet": "Tiny-ImageNet"}
 LABELS = {"ece": "ECE", "aece": "AECE", "mce": "MCE", "accuracy": "accuracy", "auroc": "AUROC", "fpr95": "FPR95"}

@@ -13,7 +13,7 @@ import torch
 import maccal
 from maccal import metrics as m
 from maccal.metrics.arguments import MOST_BINS
-from maccal.plots import prepare_model
+from maccal.report.diagrams import prepare_model
 
 P = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4], [0.2, 0.5, 0.3]])
 Y = np.array([0, 1, 2, 0])

@@ -1,0 +1,241 @@
+"""The paper's tables and figures as grids of runs: what each needs, what is there, and what the rest will cost.
+
+    jobs("table1", "cpu", seeds=(1, 2, 3))    the runs of a table or figure; "all" is all of them, each once
+    plan(jobs, runs, recorded)                which are done, failed or missing, and the seconds the missing ones will take
+    remaining(jobs, runs, recorded)           those to be made, with the stage I that they need
+    collect(jobs, runs)                       the rows of those that are there
+
+A run is done when its folder has its row, or when the rows recorded earlier have it: a file of results stands for the folders. Runs
+are shared: stage I of vanilla serves TST, V-TST, MaC-Cal, the ablation and the sensitivity
+figures. `paper` is the paper's protocol to the letter; `cpu` is the same grid on subsets with a small network, trained without
+augmentation until vanilla knows its images by heart, as the paper's networks do.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+import torch
+
+from maccal.calibration.stage2 import ABLATION, Stage2
+from maccal.evaluation.row import Row, read_row
+from maccal.io import FileError, read_json
+from maccal.methods.registry import COMBINATIONS, EVERY
+from maccal.runs.folder import Config
+from maccal.training.recipe import RECIPES, Recipe
+
+State = Literal["done", "failed", "missing"]
+Extra = Literal["ood", "shift", "motivation"]
+Rows = Mapping[str, Row]  # by name
+ERROR = "error 1"
+NOTHING: Rows = {}
+SENSITIVITY = ("vanilla", "plp", "tst", "vtst", "balcal", "maccal")  # of Table 2
+ALPHAS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+GAMMAS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.99)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the grid is: the data sets and their networks, and how stage I trains."""
+
+    networks: Mapping[str, tuple[str, ...]]
+    limits: Mapping[str, int | None]
+    recipes: Mapping[str, Recipe]
+    alphas: tuple[float, ...] = ALPHAS
+    shifted: int | None = None  # test images that are corrupted; None is all
+
+    @property
+    def main(self) -> str:
+        """The network of the figures on CIFAR-10."""
+        return self.networks["cifar10"][0]
+
+    @property
+    def last(self) -> str:
+        """The network of the ablation and of the gamma figure."""
+        return self.networks["cifar100"][-1]
+
+
+FOUR = ("resnet50", "resnet110", "wrn26_10", "densenet121")
+QUICK = Recipe(epochs=9, schedule="cosine", padding=0, flip=False, watch=100)
+SCALES: Mapping[str, Scale] = {
+    "paper": Scale({"cifar10": FOUR, "cifar100": FOUR, "tiny-imagenet": ("resnet50_tiny",)}, {}, RECIPES),
+    "cpu": Scale(
+        {"cifar10": ("resnet10",), "cifar100": ("resnet10",)},
+        {"cifar10": 10_000, "cifar100": 20_000},
+        {"cifar10": QUICK, "cifar100": replace(QUICK, epochs=13)},
+        alphas=(0.2, 1.0, 5.0),
+        shifted=500,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run and what is measured of it beyond its own test images."""
+
+    config: Config
+    extras: frozenset[Extra] = field(default_factory=frozenset)
+
+    @property
+    def first(self) -> Config:
+        """Stage I of the run: the run itself, if it has no stage II."""
+        return replace(self.config, method=self.config.plan.first, stage2=None, feedback=None)
+
+    def state(self, runs: Path, recorded: Rows = NOTHING) -> State:
+        rows = (row_of(self, runs), recorded.get(self.config.name))
+        if any(row is not None and self.is_done_by(row) for row in rows):
+            return "done"
+        return "failed" if (runs / self.config.name / "error.json").is_file() else "missing"
+
+    def is_done_by(self, row: Row) -> bool:
+        """Whether it is the row of this very run, whatever the precision of its numbers, with all that is to be measured."""
+        return "run" in row and self.extras <= row.keys() and alike(row["run"]) == alike(self.config.about)
+
+
+def alike(about: Row) -> Row:
+    return {**about, "recipe": {**about.get("recipe", {}), "precision": None}}
+
+
+def row_of(job: Job, runs: Path) -> Row | None:
+    """The row of a run; None where there is none or it is damaged: then the run is to be made, which mends it."""
+    file = runs / job.config.name / "row.json"
+    try:
+        return read_row(file) if file.exists() else None
+    except FileError:
+        return None
+
+
+def read_error(file: Path) -> str:
+    """What the error.json of a run says; where it is damaged, that."""
+    try:
+        return str(read_json(file, ERROR)["error"])
+    except (FileError, KeyError) as problem:
+        return f"failed, and its error.json cannot be read ({problem})"
+
+
+class Grid:
+    """Makes the jobs of a scale and a seed."""
+
+    def __init__(self, scale: Scale, seed: int, device: torch.device) -> None:
+        self.scale, self.seed, self.device = scale, seed, device
+
+    def job(self, data: str, model: str, method: str, *extras: Extra, **changes: Any) -> Job:
+        config = Config(data, model, method, self.seed, self.scale.limits.get(data), self.scale.recipes[data], **changes)
+        return Job(config.settled(self.device), frozenset(extras))
+
+    def everywhere(self, methods: Sequence[str], *extras: Extra, sets: Sequence[str] | None = None) -> list[Job]:
+        chosen = {data: self.scale.networks[data] for data in sets or self.scale.networks}
+        return [self.job(data, model, name, *extras) for data, models in chosen.items() for model in models for name in methods]
+
+
+CIFARS = ("cifar10", "cifar100")
+
+
+def ablation(grid: Grid) -> list[Job]:
+    jobs = [grid.job(data, grid.scale.last, "vanilla") for data in CIFARS]
+    heads = [*(Stage2.ablation(row) for row in ABLATION), Stage2()]  # the last: all steps but the restructured head
+    return jobs + [grid.job(data, grid.scale.last, "maccal", stage2=head) for data in CIFARS for head in heads]
+
+
+def mixup(grid: Grid) -> list[Job]:
+    names = [(alpha, name) for alpha in grid.scale.alphas for name in ("mixup", "mit", "mixup+maccal")]
+    return [grid.job("cifar10", grid.scale.main, name, settings={"alpha": alpha}) for alpha, name in names]
+
+
+def gamma(grid: Grid) -> list[Job]:
+    """Feedback from the training rows, without held-out labels: there alone gamma matters. From mixed images it needs none."""
+    heads = [Stage2(statistics="deployed", gamma=value) for value in GAMMAS]
+    jobs = [grid.job("cifar100", grid.scale.last, "maccal", stage2=head, feedback="training") for head in heads]
+    return jobs + [grid.job(data, grid.scale.last, "maccal", feedback="mixed") for data in CIFARS]
+
+
+GRIDS: Mapping[str, Callable[[Grid], list[Job]]] = {
+    "table1": lambda grid: grid.everywhere(list(EVERY)),  # and the average-metrics figure
+    "ood": lambda grid: grid.everywhere([*SENSITIVITY, "temperature"], "ood", sets=CIFARS),
+    "combine": lambda grid: grid.everywhere([name.removesuffix("+maccal") for name in COMBINATIONS] + list(COMBINATIONS)),
+    "cost": lambda grid: grid.everywhere(["vanilla", "mit", "tst", "vtst", "balcal", "maccal"]),
+    "ablation": ablation,
+    "shift": lambda grid: grid.everywhere(list(EVERY), "shift", sets=CIFARS),
+    "mixup": mixup,
+    "gamma": gamma,
+    "sparsity": lambda grid: grid.everywhere(["maccal"]),
+    "motivation": lambda grid: [grid.job("cifar10", grid.scale.main, name, "motivation") for name in ("vanilla", "maccal")],
+}
+
+
+def jobs(names: str | Sequence[str], scale: str, seeds: Sequence[int], device: torch.device | str = "cpu") -> list[Job]:
+    """The runs of a table or figure, or of several, stage I before what builds on it, each once."""
+    keys = [names] if isinstance(names, str) else list(names)
+    if unknown := [key for key in keys if key not in (*GRIDS, "all")]:
+        raise ValueError(f"no grid {unknown[0]!r}; the grids are {', '.join(GRIDS)} and all")
+    if scale not in SCALES:
+        raise ValueError(f"no scale {scale!r}; the scales are {', '.join(SCALES)}")
+    grids = [Grid(SCALES[scale], seed, torch.device(device)) for seed in seeds]
+    wanted = [job for grid in grids for key in (GRIDS if "all" in keys else keys) for job in GRIDS[key](grid)]
+    merged: dict[str, Job] = {}
+    for job in [Job(job.first) for job in wanted] + wanted:
+        before = merged.get(job.config.name, job)
+        merged[job.config.name] = Job(job.config, before.extras | job.extras)
+    return list(merged.values())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What there is and what is not; `seconds` is None where no like run has been timed yet."""
+
+    states: Mapping[str, State]
+    seconds: float | None
+
+    def count(self, state: State) -> int:
+        return list(self.states.values()).count(state)
+
+
+def plan(wanted: Sequence[Job], runs: Path, recorded: Rows = NOTHING) -> Plan:
+    """Which runs are there, and what the others will take, judged by those that are."""
+    states = {job.config.name: job.state(runs, recorded) for job in wanted}
+    known = speeds(wanted, runs, recorded)
+    missing = [
+        known.get(kind(job.config), known.get((*kind(job.config)[:2], ""))) for job in wanted if states[job.config.name] != "done"
+    ]
+    return Plan(states, None if any(cost is None for cost in missing) else sum(cost for cost in missing if cost is not None))
+
+
+def kind(config: Config) -> tuple[str, str, str]:
+    """What a run's time depends on."""
+    return config.data, config.model, config.plan.second or config.plan.first
+
+
+def remaining(wanted: Sequence[Job], runs: Path, recorded: Rows = NOTHING) -> list[Job]:
+    """The runs that are not done; and those of stage I that they build on, if only their rows are there."""
+    missing = {job.config.name: job for job in wanted if job.state(runs, recorded) != "done"}
+    firsts = {job.first.name for job in missing.values()}
+    return [job for job in wanted if job.config.name in missing or (job.config.name in firsts and job.state(runs) != "done")]
+
+
+def speeds(wanted: Sequence[Job], runs: Path, recorded: Rows) -> dict[tuple[str, str, str], float]:
+    """Seconds of a run by data set, network and method, and with "" for the method of any stage I."""
+    times: dict[tuple[str, str, str], list[float]] = {}
+    for job in wanted:
+        row = row_of(job, runs) or recorded.get(job.config.name)
+        if row is not None and "trained" in row:
+            names = [kind(job.config)] + ([] if job.config.stage2 else [(job.config.data, job.config.model, "")])
+            for name in names:
+                times.setdefault(name, []).append(row["trained"]["seconds"])
+    return {name: median(values) for name, values in times.items()}
+
+
+def collect(wanted: Sequence[Job], runs: Path) -> list[Row]:
+    """The rows of the runs that are done, by name; a failed run is a row with its error.
+
+    The checksums of a run's files stay with the files.
+    """
+    found: list[Row] = []
+    for job in wanted:
+        row, error = row_of(job, runs), runs / job.config.name / "error.json"
+        if row is not None:
+            found.append({key: value for key, value in row.items() if key != "files"})
+        elif error.is_file():
+            found.append({"name": job.config.name, "error": read_error(error)})
+    return sorted(found, key=lambda row: row["name"])

@@ -1,0 +1,117 @@
+"""The verb `maccal bench`: a table or figure of the paper as a grid of runs; stops and goes on anywhere."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from maccal.bench.executors import Local, Ray, work
+from maccal.bench.grids import GRIDS, SCALES, Job, Rows, collect, jobs, plan, remaining
+from maccal.distributed import held, joined
+from maccal.evaluation.row import read_row, read_rows, write_rows
+from maccal.io import FileError
+from maccal.runs.beyond import extend_row, ood_run, shift_run
+from maccal.runs.making import make_run, motivation_run
+
+OUTSIDE = {"cifar10": ("svhn", "cifar100"), "cifar100": ("svhn", "cifar10")}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where runs and data are, and how many images are corrupted for the shift."""
+
+    runs: Path
+    root: Path | None
+    shifted: int | None
+
+
+def make_job(job: Job, place: Place) -> None:
+    """A run of the grid and what else is measured of it; what is there already is left alone."""
+    with joined() as device:
+        folder = make_run(job.config, runs=place.runs, root=place.root, device=device)
+    row = read_row(folder / "row.json")
+    if "ood" in job.extras and "ood" not in row:
+        extend_row(folder, ood=ood_run(folder, OUTSIDE[job.config.data], place.root))
+    if "shift" in job.extras and "shift" not in row:
+        extend_row(folder, shift=shift_run(folder, place.root, limit=place.shifted))
+    if "motivation" in job.extras and "motivation" not in row:
+        extend_row(folder, motivation=motivation_run(folder, place.root))
+
+
+def bench(
+    grids: tyro.conf.Positional[tuple[str, ...]],
+    scale: str = "paper",
+    seeds: tuple[int, ...] = (1, 2, 3),
+    show_plan: Annotated[bool, tyro.conf.arg(name="plan")] = False,
+    executor: Literal["local", "ray"] = "local",
+    workers: int = 1,
+    address: str | None = None,
+    gpus: float = 0,
+    runs: Path = Path("runs"),
+    root: Path | None = None,
+    results: Path = Path("results"),
+) -> None:
+    """Make the runs of tables and figures of the paper, and write their rows to <results>/bench-<scale>.jsonl.
+
+    Args:
+        grids: table1, ood, combine, cost, ablation, shift, mixup, gamma, sparsity, motivation, or all.
+        scale: paper is the paper's protocol; cpu the same grid on subsets with a small network.
+        seeds: every run is made with each.
+        show_plan: say what is there, what is missing and what it will cost, and make nothing.
+        executor: processes on this machine, or a Ray cluster.
+        workers: processes at a time on this machine, which share its cores.
+        address: of the Ray cluster; else one is started here.
+        gpus: that a run takes on the Ray cluster.
+        runs: folder for the runs.
+        root: folder with the data sets.
+        results: folder for the rows; runs whose rows it has are not made again.
+    """
+    wanted, console, file = jobs(grids, scale, seeds), Console(), results / f"bench-{scale}.jsonl"
+    recorded = read(file)
+    if show_plan:
+        show(console, scale, seeds, runs, recorded, grids)
+        return
+    place = Place(runs.absolute(), root and root.absolute(), SCALES[scale].shifted)
+    who = Local(workers) if executor == "local" else Ray(address, gpus=gpus)
+    todo = remaining(wanted, runs, recorded)
+    for number, (job, error) in enumerate(work(todo, partial(make_job, place=place), runs, who), 1):
+        line = Text(f"{number} of {len(todo)}  {job.config.name}  {error or 'done'}", style="red" if error else "")
+        console.print(line, soft_wrap=True)
+        save(wanted, runs, file)
+    console.print(Text(f"rows: {save(wanted, runs, file)}"))
+    if failures := plan(wanted, runs, recorded).count("failed"):
+        raise ValueError(f"{failures} runs failed; their error.json says why, and the same command tries them again")
+
+
+def save(wanted: list[Job], runs: Path, file: Path) -> Path:
+    """The rows of these runs, and those of other grids that the file has already, or that another process adds."""
+    with held(file.parent):
+        rows = {**read(file), **{row["name"]: row for row in collect(wanted, runs)}}
+        return write_rows(file, [rows[name] for name in sorted(rows)])
+
+
+def read(file: Path) -> Rows:
+    """The rows recorded so far, by name."""
+    if not file.exists():
+        return {}
+    try:
+        return {row["name"]: row for row in read_rows(file)}
+    except FileError as error:
+        again = "or delete it: rows whose runs are there are collected again"
+        raise FileError(file, f"{error.problem}; restore it, {again}") from None
+
+
+def show(console: Console, scale: str, seeds: tuple[int, ...], runs: Path, recorded: Rows, grids: tuple[str, ...]) -> None:
+    table = Table("", "runs", "done", "failed", "missing", "hours left", box=None)
+    names = [*GRIDS, "all"] if "all" in grids else grids
+    for name in names:
+        found = plan(jobs(name, scale, seeds), runs, recorded)
+        hours = "unknown until one like it is done" if found.seconds is None else f"{found.seconds / 3600:.1f}"
+        counts = [str(len(found.states)), *(str(found.count(state)) for state in ("done", "failed", "missing"))]
+        table.add_row(name, *counts, hours)
+    console.print(table)

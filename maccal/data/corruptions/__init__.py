@@ -1,0 +1,1 @@
+"""The fifteen corruptions of CIFAR-C, made from any images."""

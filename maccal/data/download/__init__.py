@@ -1,0 +1,1 @@
+"""Downloads that resume, archives that cannot harm, checksums that are remembered."""

@@ -1,0 +1,274 @@
+"""Features on disk: one file for each model and set of rows, in the safetensors format.
+
+    <weights>-<rows>-<content>.safetensors    z (N x D), y (N), rows (N hashes of input and label)
+
+A file never changes. It is written as the rows come, so that N x D never has to fit in memory,
+under a hidden name, flushed, and gets its own name last, which ends in a hash of all that it holds,
+the order of the rows included: processes that write at the same time cannot replace each other's.
+
+Whoever reads takes header, labels, hashes and features through one descriptor, verifies them all,
+and works on a copy of its own: in memory, or of a large set in a file without a name. So nobody can
+change, replace or cut the features while they are in use. A damaged file is deleted, with a
+warning; what is not a file (a fifo, a folder, a link) is left alone.
+
+Cost: one read of the file, about a second per gigabyte, and for a large set its size on the disk
+once more, twice while its rows are put in order.
+"""
+
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from maccal.features.fingerprints import data_key, raw
+from maccal.features.rowfile import full, hidden, open_part, own_copy, write_all
+from maccal.io import DAMAGED, FileError, checksum, flush, open_regular, parse_json
+
+FORMAT = "maccal features 2"
+START = 4096  # bytes for the length and the header; z begins on a page
+CHUNK = 1 << 24  # bytes per step of a checksum or a copy
+DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+
+
+# The format
+
+
+class Entry(NamedTuple):
+    """What a file holds beside its features; it was sound when it was read."""
+
+    y: Tensor
+    rows: Tensor
+    width: int
+    dtype: torch.dtype
+    name: str
+    checksum: str  # of z
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.y), self.width
+
+
+def header(count: int, width: int, dtype: torch.dtype, notes: dict[str, str]) -> bytes:
+    """The first START bytes: a function of these values alone, for a reader to compare."""
+    end = count * width * dtype.itemsize
+    values: dict[str, Any] = {
+        "__metadata__": {"maccal": json.dumps(notes, sort_keys=True)},
+        "z": {"dtype": DTYPES[dtype], "shape": [count, width], "data_offsets": [0, end]},
+    }
+    for place, name in enumerate(("y", "rows")):
+        offsets = [end + 8 * count * place, end + 8 * count * (place + 1)]
+        values[name] = {"dtype": "I64", "shape": [count], "data_offsets": offsets}
+    text = json.dumps(values, sort_keys=True).encode()
+    if len(text) > START - 8:
+        raise ValueError(f"the head's name has {len(notes['head'])} letters; that is too long")
+    return (START - 8).to_bytes(8, "little") + text.ljust(START - 8)
+
+
+def entry_name(weights: str, rows: Tensor, check: str) -> str:
+    return f"{weights}-{data_key(rows)}-{check}.safetensors"
+
+
+def read_header(top: bytes, path: Path) -> tuple[int, int, torch.dtype, dict[str, str]]:
+    """Rows, columns, dtype and notes; FileError unless they explain every byte of the header."""
+    values = parse_json(top[8:], path, "header: ")
+    try:
+        count, width = values["z"]["shape"]
+        dtype = next(dtype for dtype, name in DTYPES.items() if name == values["z"]["dtype"])
+        notes = parse_json(values["__metadata__"]["maccal"], path, "metadata: ")
+        sound = notes["format"] == FORMAT and min(count, width) > 0
+        sound = sound and header(count, width, dtype, notes) == top
+    except (KeyError, TypeError, ValueError, StopIteration):
+        sound = False
+    if not sound:
+        raise FileError(path, f"its header is wrong: {DAMAGED}")
+    return count, width, dtype, notes
+
+
+def read(file: IO[bytes], path: Path) -> Entry:
+    """The entry in an open file; FileError if it is damaged, except for z, which is not read."""
+    count, width, dtype, notes = read_header(file.read(START), path)
+    end = START + count * width * dtype.itemsize
+    if os.fstat(file.fileno()).st_size != end + 16 * count:
+        raise FileError(path, f"its size is wrong: {DAMAGED}")
+    file.seek(end)
+    tail = file.read(16 * count)
+    check = notes.pop("check", "")
+    if check != checksum(header(count, width, dtype, notes), tail):
+        raise FileError(path, f"its checksum is wrong: {DAMAGED}")
+    y, rows = torch.frombuffer(bytearray(tail), dtype=torch.int64).reshape(2, count)
+    name = entry_name(notes["weights"], rows, check)
+    return Entry(y, rows, width, dtype, name, notes["z"])
+
+
+def read_features(file: IO[bytes], entry: Entry, path: Path) -> Tensor:
+    """A copy of z, in the order of the file; FileError unless it is what was written."""
+    total = blake2b(digest_size=16)
+
+    def pieces() -> Iterator[memoryview]:
+        left = entry.shape[0] * entry.width * entry.dtype.itemsize
+        file.seek(START)
+        while left > 0:
+            data = file.read(min(CHUNK, left))
+            if not data:
+                raise FileError(path, f"its size is wrong: {DAMAGED}")
+            total.update(data)
+            left -= len(data)
+            yield memoryview(data)
+
+    z = own_copy(pieces(), entry.shape, entry.dtype, path.parent)
+    if total.hexdigest() != entry.checksum:
+        raise FileError(path, f"the checksum of its features is wrong: {DAMAGED}")
+    return z
+
+
+# Reading a folder
+
+
+def open_entry(path: Path) -> IO[bytes] | None:
+    """The open file; None, with a warning, where there is something else under its name."""
+    try:
+        if path.is_symlink():
+            raise FileError(path, "is a link")
+        return open_regular(path)
+    except FileError as error:
+        if os.path.lexists(path):  # else another process has just deleted it
+            warnings.warn(f"{error}; it is left alone, and not read", stacklevel=4)
+        return None
+
+
+def checked(file: IO[bytes], path: Path) -> Entry | None:
+    """The entry in an open file; None, with a warning, where it is damaged."""
+    try:
+        entry = read(file, path)
+        if entry.name != path.name:
+            raise FileError(path, f"its name is wrong: {DAMAGED}")
+    except FileError as error:
+        discard(path, error)
+        return None
+    return entry
+
+
+def discard(path: Path, why: FileError) -> None:
+    warnings.warn(f"{why}; it is deleted, and the features are extracted again", stacklevel=4)
+    with suppress(OSError):  # gone already, or a folder that is not ours to change
+        path.unlink()
+
+
+def entries(folder: Path, start: str) -> list[Entry]:
+    """The entries whose names start so: of the same weights, or of the same weights and rows."""
+    found = []
+    for path in sorted(folder.glob(f"{start}-*.safetensors")):
+        file = open_entry(path)
+        if file is not None:
+            with file:
+                found.append(checked(file, path))
+    return [entry for entry in found if entry is not None]
+
+
+def load(path: Path, rows: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Features and labels of an entry, in the order of these hashes; None if they are not its own.
+
+    None also, with a warning, where it is damaged. Rows with one hash are one input with one label,
+    so that it does not matter which of their features comes first.
+    """
+    file = open_entry(path)
+    if file is None:
+        return None
+    with file:
+        entry = checked(file, path)
+        if entry is None or not torch.equal(entry.rows.sort().values, rows.sort().values):
+            return None
+        try:
+            z = read_features(file, entry, path)
+        except FileError as error:
+            discard(path, error)
+            return None
+    order = torch.empty_like(rows)
+    order[rows.argsort(stable=True)] = entry.rows.argsort(stable=True)
+    return reordered(z, order, path.parent), entry.y[order]
+
+
+def reordered(z: Tensor, order: Tensor, folder: Path) -> Tensor:
+    if bool((order.diff() == 1).all()):  # a permutation that only ever steps up by one is none
+        return z
+    step = 1 + CHUNK // (z.shape[1] * z.dtype.itemsize)
+    pieces = (raw(z[part]) for part in torch.split(order, step))
+    return own_copy(pieces, (len(z), z.shape[1]), z.dtype, folder)
+
+
+# Writing
+
+
+class Writer:
+    """Appends rows to a hidden file; `finish` reads them back."""
+
+    def __init__(self, part: Path) -> None:
+        self.part, self.handle = part, open_part(part)
+        os.lseek(self.handle, START, os.SEEK_SET)
+        self.total, self.width, self.dtype = blake2b(digest_size=16), 0, torch.float32
+        # not lists of tensors: small blocks that stay keep the large ones around them
+        self.y, self.rows = bytearray(), bytearray()
+
+    def add(self, z: Tensor, y: Tensor, rows: Tensor) -> None:
+        data = raw(z)
+        write_all(self.handle, data, self.part.parent)
+        self.total.update(data)
+        self.width, self.dtype = z.shape[1], z.dtype
+        self.y += raw(y)
+        self.rows += raw(rows)
+
+    def finish(self, weights: str, head: str) -> Entry:
+        """Write what is missing: the file is complete, on the disk, and still without its name."""
+        tail, count = bytes(self.y + self.rows), len(self.y) // 8
+        notes = {"format": FORMAT, "head": head, "weights": weights, "z": self.total.hexdigest()}
+        check = checksum(header(count, self.width, self.dtype, notes), tail)
+        write_all(self.handle, tail, self.part.parent)
+        os.lseek(self.handle, 0, os.SEEK_SET)
+        top = header(count, self.width, self.dtype, {**notes, "check": check})
+        write_all(self.handle, top, self.part.parent)
+        try:
+            os.fsync(self.handle)
+        except OSError as error:  # some file systems say only now that they are full
+            raise full(self.part.parent, error) from None
+        with self.reader() as file:
+            return read(file, self.part)
+
+    def reader(self) -> IO[bytes]:
+        """The same open file, from its beginning."""
+        os.lseek(self.handle, 0, os.SEEK_SET)
+        return os.fdopen(os.dup(self.handle), "rb")
+
+    def features(self, entry: Entry) -> Tensor:
+        """The features, read back and verified."""
+        with self.reader() as file:
+            return read_features(file, entry, self.part)
+
+    def publish(self, entry: Entry) -> None:
+        """Give the file its name, unless it is taken: the same name is the same content."""
+        target = self.part.with_name(entry.name)
+        try:
+            os.link(self.part, target)
+        except FileExistsError:
+            return
+        except OSError:  # a file system without links
+            if not os.path.lexists(target):
+                self.part.replace(target)
+        flush(self.part.parent)
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[Writer]:
+    """A writer into this folder; without `publish` nothing of it remains."""
+    with hidden(folder, "features") as part:
+        writer = Writer(part)
+        try:
+            yield writer
+        finally:
+            os.close(writer.handle)

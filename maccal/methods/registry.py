@@ -1,0 +1,237 @@
+"""The methods of the paper's Table 1 as rows, each once, with the settings its authors give.
+
+    METHODS["mbls"]                                  the row: title, paper, settings, and when it is plain cross-entropy
+    settings_of("mbls", "cifar10", "resnet50")       the settings there, the authors' own for that set and network first
+    method("mbls+maccal")                            stage I of one and stage II of another; "maccal" is vanilla and then maccal
+
+A method of stage I is an Objective for maccal.training.loop; three (tst, vtst, maccal) are a new head for a trained network. So is
+`temperature`, the yardstick, which is not in Table 1: YARDSTICKS has it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from maccal.methods import losses
+from maccal.methods.balcal import balcal, dual
+from maccal.methods.mixing import mit_objective, mixup_objective
+from maccal.methods.plp import cuts_of, plp_objective
+from maccal.models import Net
+from maccal.training.objective import Objective
+
+__all__ = ["COMBINATIONS", "EVERY", "METHODS", "YARDSTICKS", "Method", "Plan", "method", "settings_of"]
+
+Settings = Mapping[str, Any]
+ANY = ""  # network
+
+
+def on_logits(loss: Callable[..., Tensor], network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    logits = network(x).float()
+    return loss(logits, y), logits
+
+
+def of_loss(loss: Callable[..., Tensor]) -> Callable[..., Objective]:
+    """The objective that is a loss of logits and labels."""
+    return lambda network, **settings: Objective(loss=partial(on_logits, partial(loss, **settings)))
+
+
+def unchanged(network: Net, seed: int) -> Net:
+    return network
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row: what a method is called, where it comes from, its settings, and what it does."""
+
+    title: str  # as in Table 1
+    paper: str
+    objective: Callable[..., Objective] | None = None  # stage I: of the network and the settings
+    settings: Settings = field(default_factory=dict)
+    plain: Settings | None = None  # changes that make it plain cross-entropy, where some do
+    own: Mapping[tuple[str, str], Settings] = field(default_factory=dict)  # by data set and network, where the authors say
+    invented: str = ""  # what no source gives, and how we chose it
+    network: Callable[[Net, int], Any] = unchanged  # what it adds to the network, drawn with the seed
+    second: str | None = None  # stage II: the calibrator's name
+
+
+CIFARS = ("cifar10", "cifar100")
+DFL = {
+    ("cifar10", "resnet50"): 5.0,
+    ("cifar10", "resnet110"): 4.5,
+    ("cifar10", "wrn26_10"): 2.6,
+    ("cifar10", "densenet121"): 5.0,
+    ("cifar100", "resnet50"): 5.0,
+    ("cifar100", "resnet110"): 6.1,
+    ("cifar100", "wrn26_10"): 3.9,
+    ("cifar100", "densenet121"): 3.4,
+    ("tiny-imagenet", "resnet50_tiny"): 2.3,
+}
+
+METHODS: Mapping[str, Method] = {
+    "vanilla": Method("Vanilla", "cross-entropy", of_loss(losses.cross_entropy), plain={}),
+    "acls": Method(
+        "ACLS",
+        "Park, Noh, Ham: ACLS: Adaptive and Conditional Label Smoothing for Network Calibration. ICCV 2023",
+        of_loss(losses.acls),
+        {"margin": 10.0, "alpha": 0.1, "top": 1.0, "rest": 0.1},
+        plain={"alpha": 0.0},
+        invented="the margin on CIFAR: the authors give 10 for Tiny-ImageNet only",
+    ),
+    "ls": Method(
+        "LS",
+        "Szegedy et al.: Rethinking the Inception Architecture for Computer Vision. CVPR 2016",
+        of_loss(losses.label_smoothing),
+        {"alpha": 0.05},
+        plain={"alpha": 0.0},
+    ),
+    "mbls": Method(
+        "MbLS",
+        "Liu, Ben Ayed, Galdran, Dolz: The Devil is in the Margin: Margin-based Label Smoothing. CVPR 2022",
+        of_loss(losses.mbls),
+        {"margin": 10.0, "alpha": 0.1},
+        plain={"alpha": 0.0},
+        own={(data, ANY): {"margin": 6.0} for data in CIFARS},
+        invented="margin 6 on CIFAR: that of two re-implementations; the authors give 10 for Tiny-ImageNet",
+    ),
+    "mixup": Method(
+        "mixup",
+        "Thulasidasan et al.: On Mixup Training: Improved Calibration and Predictive Uncertainty. NeurIPS 2019",
+        lambda network, **settings: mixup_objective(**settings),
+        {"alpha": 1.0},
+        plain={"alpha": 0.0},
+    ),
+    "mit": Method(
+        "MIT",
+        "Wang, Li, Zhao, Heng, Zhang: On the Pitfall of Mixup for Uncertainty Calibration. CVPR 2023",
+        lambda network, **settings: mit_objective(**settings),
+        {"alpha": 1.0, "margin": 0.0, "where": "logits"},  # MIT-L; where="all" is MIT-A
+    ),
+    "fl": Method(
+        "FL",
+        "Mukhoti et al.: Calibrating Deep Neural Networks using Focal Loss. NeurIPS 2020",
+        of_loss(losses.focal),
+        {"gamma": 3.0},
+        plain={"gamma": 0.0},
+    ),
+    "flsd": Method(
+        "FLSD",
+        "Mukhoti et al.: Calibrating Deep Neural Networks using Focal Loss. NeurIPS 2020",
+        of_loss(losses.flsd),
+        {"gammas": (5.0, 3.0, 3.0)},
+        plain={"gammas": (0.0, 0.0, 0.0)},
+    ),
+    "dfl": Method(
+        "DFL",
+        "Tao, Dong, Xu: Dual Focal Loss for Calibration. ICML 2023",
+        of_loss(losses.dual_focal),
+        {"gamma": 5.0},
+        plain={"gamma": 0.0},
+        own={place: {"gamma": gamma} for place, gamma in DFL.items()},
+        invented="gamma 5 for networks that the authors did not train",
+    ),
+    "cpc": Method(
+        "CPC",
+        "Cheng, Vasconcelos: Calibrating Deep Neural Networks by Pairwise Constraints. CVPR 2022",
+        of_loss(losses.cpc),
+        {"discrimination": 0.1, "exclusion": 1.0},
+        plain={"discrimination": 0.0, "exclusion": 0.0},
+        invented="the weights: the authors published no code, these are a re-implementation's",
+    ),
+    "mmce": Method(
+        "MMCE",
+        "Kumar, Sarawagi, Jain: Trainable Calibration Measures for Neural Networks from Kernel Mean Embeddings. ICML 2018",
+        of_loss(losses.mmce),
+        {"weight": 2.0, "form": "weighted"},  # form="as coded" is that of public code, about 1 / 64 as strong at batches of 128
+        plain={"weight": 0.0},
+        invented="weight 2 with the published formula: it was chosen for the form as coded",
+    ),
+    "plp": Method(
+        "PLP",
+        "Wang, Zhang: Calibration Bottleneck: Over-compressed Representations are Less Calibratable. ICML 2024",
+        lambda network, power: plp_objective(cuts_of(network), power),
+        {"power": 1.0},
+        invented="where to cut every network but ResNet-50",
+    ),
+    "tst": Method(
+        "TST",
+        "Jordahn, Olmos: Decoupling Feature Extraction and Classification Layers for Calibrated Neural Networks. ICML 2024",
+        second="tst",
+        invented="the width of the head, 128: the default of the authors' classes",
+    ),
+    "vtst": Method(
+        "VTST",
+        "Jordahn, Olmos: Decoupling Feature Extraction and Classification Layers for Calibrated Neural Networks. ICML 2024",
+        second="vtst",
+        invented="the width of the head, 128: the default of the authors' classes",
+    ),
+    "balcal": Method(
+        "BalCAL",
+        "Ni et al.: Balancing Two Classifiers via a Simplex ETF Structure for Model Calibration. CVPR 2025",
+        lambda network, **settings: balcal(**settings),
+        {"delta": 0.95},
+        network=dual,
+        invented="delta 0.95 beyond CIFAR-10",
+    ),
+    "maccal": Method("Ours", "MaC-Cal: Mask-based Classifier Calibration. Pattern Recognition 177, 2026", second="maccal"),
+}
+
+YARDSTICKS: Mapping[str, Method] = {
+    "temperature": Method(
+        "Temperature", "Guo, Pleiss, Sun, Weinberger: On Calibration of Modern Neural Networks. ICML 2017", second="temperature"
+    ),
+}
+EVERY = {**METHODS, **YARDSTICKS}
+
+COMBINATIONS = tuple(
+    f"{name}+maccal" for name in ("acls", "ls", "mbls", "mixup", "mit", "fl", "flsd", "dfl", "cpc", "mmce")
+)  # Table 3
+
+
+class Plan(NamedTuple):
+    """The names of stage I and, where there is one, of stage II."""
+
+    first: str
+    second: str | None
+
+    @property
+    def name(self) -> str:
+        """
+        >>> method("vanilla+maccal").name, method("ls+tst").name
+        ('maccal', 'ls+tst')
+        """
+        return "+".join(part for part in self if part and (part != "vanilla" or self.second is None))
+
+
+def method(name: str) -> Plan:
+    """A method by its name, or two of them joined by a plus: one that trains a network and one that makes it a new head.
+
+    >>> method("acls+maccal"), method("tst")
+    (Plan(first='acls', second='maccal'), Plan(first='vanilla', second='tst'))
+    """
+    parts = name.split("+")
+    for part in parts:
+        if part not in EVERY:
+            raise ValueError(f"no method {part!r}; the methods are {', '.join(EVERY)}, or two of them, such as acls+maccal")
+    heads = [part for part in parts if EVERY[part].second]
+    networks = [part for part in parts if not EVERY[part].second] or ["vanilla"]
+    if parts not in (networks, heads, networks + heads) or len(networks) > 1 or len(heads) > 1:
+        second = ", ".join(key for key, row in EVERY.items() if row.second)
+        raise ValueError(f"{name!r} is not a method of stage I and then one of stage II, which are {second}")
+    return Plan(networks[0], heads[0] if heads else None)
+
+
+def settings_of(name: str, data: str, model: str, changes: Settings | None = None) -> dict[str, Any]:
+    """The settings of a method of stage I on a data set and a network: the row's, the authors' own there, then the changes.
+
+    >>> settings_of("mbls", "cifar10", "resnet20"), settings_of("mbls", "tiny-imagenet", "resnet50_tiny", {"alpha": 0.2})
+    ({'margin': 6.0, 'alpha': 0.1}, {'margin': 10.0, 'alpha': 0.2})
+    """
+    row, changes = METHODS[name], changes or {}
+    for key in changes:
+        if key not in row.settings:
+            known = f"its settings are {', '.join(row.settings)}" if row.settings else "it has none"
+            raise ValueError(f"{name} has no setting {key!r}; {known}")
+    return {**row.settings, **row.own.get((data, ANY), {}), **row.own.get((data, model), {}), **changes}
