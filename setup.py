@@ -1,4 +1,7 @@
-"""Everything but the C kernels is in pyproject.toml. Without a C compiler the package installs, and runs, without them."""
+"""Everything but the C kernels is in pyproject.toml.
+
+Without a C compiler the package installs, and runs, without them.
+"""
 
 from setuptools import Extension, setup
 

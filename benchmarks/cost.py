@@ -2,9 +2,10 @@
 
     python benchmarks/cost.py SHARED build/networks          # writes results/cost.json and results/cost.md; about 20 minutes
 
-The paper runs the frozen network again in every epoch; maccal runs it once and trains on its features. Both are timed in one run on
-the same public ResNet-56 and the 50,000 CIFAR-10 training images; of the paper's 40 equal epochs one is timed. Then stage II on
-generated features, each size in a process of its own so that the peak of its memory is its own, the largest from a file: 1.28 M
+The paper runs the frozen network again in every epoch; maccal runs it once and trains on its
+features. Both are timed in one run on the same public ResNet-56 and the 50,000 CIFAR-10 training
+images; of the paper's 40 equal epochs one is timed. Then stage II on generated features, each size
+in a process of its own so that the peak of its memory is its own, the largest from a file: 1.28 M
 rows of 2048 float16 numbers, 1000 classes, like ImageNet with a ResNet-50.
 """
 
@@ -49,7 +50,10 @@ def seconds(work: Any) -> tuple[float, Any]:
 
 
 def in_every_epoch(network: Net, images: Tensor, labels: Tensor, config: Stage2) -> None:
-    """One epoch as the paper does it: every batch goes through the frozen network, then trains the head."""
+    """One epoch as the paper does it.
+
+    Every batch goes through the frozen network, then trains the head.
+    """
     generators = [torch.Generator().manual_seed(1)]
     heads = Heads([[64, config.hidden or 0, 10]], generators)
     for rows in torch.randperm(len(labels), generator=generators[0]).split(config.batch_size):
@@ -63,7 +67,9 @@ def against_the_paper(shared: Path, folder: Path) -> dict[str, float]:
     config = Stage2(hidden=BOTTLENECK, statistics="deployed")
     network = public(shared, 56)
     images, labels = cifar(shared, folder, 10)[0]
-    batches = [(normalised(x), y) for x, y in zip(images.split(500), labels.split(500), strict=True)]
+    batches = [
+        (normalised(x), y) for x, y in zip(images.split(500), labels.split(500), strict=True)
+    ]
     once, features = seconds(lambda: extract(network, batches))
     head, _ = seconds(lambda: calibrate_head(*features, config=config))
     epoch, _ = seconds(lambda: in_every_epoch(network, images, labels, config))
@@ -79,7 +85,9 @@ def against_the_paper(shared: Path, folder: Path) -> dict[str, float]:
 
 
 def generate(file: Path, rows: int, width: int, classes: int) -> None:
-    """Features in float16 around a centre for each class, written piece by piece, sorted by class as image folders are."""
+    """Features in float16 around a centre for each class, written piece by piece, sorted by class
+    as image folders are.
+    """
     g = torch.Generator().manual_seed(0)
     centres = torch.randn(classes, width, generator=g)
     part = file.with_suffix(".part")
@@ -98,12 +106,30 @@ def one_size(folder: Path, rows: int, width: int, classes: int, epochs: int) -> 
     z = np.memmap(file, np.float16, "r", shape=(rows, width))
     y = torch.arange(rows) * classes // rows
     before = peak()
-    starts = range(0, rows - 100, rows // 50)  # read, not mapped: the pages of a map would count as memory
-    parts = [np.fromfile(file, np.float16, 100 * width, offset=2 * width * start).reshape(100, width) for start in starts]
+    # read, not mapped: the pages of a map would count as memory
+    starts = range(0, rows - 100, rows // 50)
+    parts = [
+        np.fromfile(file, np.float16, 100 * width, offset=2 * width * start).reshape(100, width)
+        for start in starts
+    ]
     val = (np.concatenate(parts), torch.cat([y[start : start + 100] for start in starts]))
-    taken, head = seconds(lambda: calibrate_head(z, y, val=val, config=Stage2(hidden=BOTTLENECK, epochs=epochs)))
-    record = {"rows": rows, "features": width, "classes": classes, "epochs": epochs, "seconds": taken, "per_epoch": taken / epochs}
-    return {**record, "peak_rss_gb": peak(), "rss_before_gb": before, "accuracy": head.history[-1]["accuracy"]}
+    taken, head = seconds(
+        lambda: calibrate_head(z, y, val=val, config=Stage2(hidden=BOTTLENECK, epochs=epochs))
+    )
+    record = {
+        "rows": rows,
+        "features": width,
+        "classes": classes,
+        "epochs": epochs,
+        "seconds": taken,
+        "per_epoch": taken / epochs,
+    }
+    return {
+        **record,
+        "peak_rss_gb": peak(),
+        "rss_before_gb": before,
+        "accuracy": head.history[-1]["accuracy"],
+    }
 
 
 def peak() -> float:
@@ -144,11 +170,18 @@ def main(shared: Path, folder: Path) -> None:
     sizes = []
     for size in SIZES:
         command = [sys.executable, __file__, "size", str(folder), *map(str, size)]
-        sizes.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+        sizes.append(
+            json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        )
         print(sizes[-1], flush=True)
     comparison = against_the_paper(shared, folder)
     print(comparison, flush=True)
-    about = {"torch": torch.__version__, "cores": torch.get_num_threads(), "machine": platform.machine(), "seed": 1}
+    about = {
+        "torch": torch.__version__,
+        "cores": torch.get_num_threads(),
+        "machine": platform.machine(),
+        "seed": 1,
+    }
     record = {**about, "comparison": comparison, "sizes": sizes}
     write(RESULTS / "cost.json", json.dumps(record, indent=1) + "\n")
     write(RESULTS / "cost.md", table(record))

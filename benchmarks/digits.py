@@ -2,8 +2,8 @@
 
     python benchmarks/digits.py      # writes results/digits.json; about two minutes on one core
 
-Its images are full of noise, which mixing averages out, so that mixed ones are easier than unseen ones. Seeds 1, 2, 3.
-"""
+Its images are full of noise, which mixing averages out, so that mixed ones are easier than unseen
+ones. Seeds 1, 2, 3."""
 
 import json
 from pathlib import Path
@@ -33,9 +33,15 @@ def rows(seed: int) -> list[dict[str, Any]]:
             "accuracy known": calibrate(network, [tuple(train)], accuracy=right, seed=seed),
             "held out": calibrate(network, [tuple(train)], val=[tuple(val)], seed=seed),
         }
-        made = {name: summary(logits=model(test.x), labels=test.y, interval=True) for name, model in models.items()}
+        made = {
+            name: summary(logits=model(test.x), labels=test.y, interval=True)
+            for name, model in models.items()
+        }
     kept = ("accuracy", "ece", "ece_low", "ece_high", "ece_null_low", "ece_null_high", "nll")
-    return [{"kind": name, "seed": seed, **{key: round(numbers[key], 6) for key in kept}} for name, numbers in made.items()]
+    return [
+        {"kind": name, "seed": seed, **{key: round(numbers[key], 6) for key in kept}}
+        for name, numbers in made.items()
+    ]
 
 
 if __name__ == "__main__":
@@ -43,4 +49,7 @@ if __name__ == "__main__":
         found = [row for seed in (1, 2, 3) for row in rows(seed)]
     for row in found:
         print(row["kind"], row["seed"], f"accuracy {row['accuracy']:.4f} ECE {row['ece']:.4f}")
-    write(RESULTS / "digits.json", json.dumps({"torch": torch.__version__, "rows": found}, indent=1) + "\n")
+    write(
+        RESULTS / "digits.json",
+        json.dumps({"torch": torch.__version__, "rows": found}, indent=1) + "\n",
+    )

@@ -3,16 +3,18 @@
     python benchmarks/load.py --before 42c641b        # the one command; about 25 minutes on a quiet machine, --quick for 8
     python benchmarks/load.py                         # without an earlier version: half the time
 
-`--before` names an earlier commit. It is checked out beside this one, its kernels are compiled, and a process of its own runs
-it; every job runs in turns, now, before, now, before, and a ratio is the median of the ratios of neighbours. Without the `bench`
-extra the peers of the temperature are left out, and the table says so.
+`--before` names an earlier commit. It is checked out beside this one, its kernels are compiled, and
+a process of its own runs it; every job runs in turns, now, before, now, before, and a ratio is the
+median of the ratios of neighbours. Without the `bench` extra the peers of the temperature are left
+out, and the table says so.
 
     summary      every metric of N x K probabilities, or logits, without intervals
     ece          top label and 15 bins; `plain` is what one writes down: max, compare, bucketize, three bincounts
     temperature  TemperatureScaling.fit and its peers
     evaluate     the verb `maccal evaluate` of five million rows of ten logits, the whole process; and where the time goes
 
-A read pass is `probs.sum()`: one trip through the N x K float32 numbers. Writes results/load.md and results/load.json.
+A read pass is `probs.sum()`: one trip through the N x K float32 numbers. Writes results/load.md and
+results/load.json.
 """
 
 import argparse
@@ -43,10 +45,19 @@ class Worker:
     """A process with one version of the package."""
 
     def __init__(self, checkout: Path) -> None:
-        self.env = os.environ | {"PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+        self.env = os.environ | {
+            "PYTHONPATH": str(checkout),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONWARNINGS": "ignore",
+        }
         command = [sys.executable, str(Path(__file__).with_name("load_jobs.py"))]
         self.process = subprocess.Popen(
-            command, env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command,
+            env=self.env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
 
     def ask(self, *request: Any) -> Any:
@@ -69,7 +80,9 @@ class Worker:
         self.process.wait()
 
 
-def turns(workers: dict[str, Worker], kind: str, size: tuple[int, int], names: list[str], repeats: int) -> dict[str, Any]:
+def turns(
+    workers: dict[str, Worker], kind: str, size: tuple[int, int], names: list[str], repeats: int
+) -> dict[str, Any]:
     """Every job by every version in turns, after a warm-up: the answers, in their order."""
     for worker in workers.values():
         worker.ask(kind, *size)
@@ -91,14 +104,26 @@ def median(seen: dict[str, Any], key: str) -> float:
 
 def ratio(seen: dict[str, Any], above: str, below: str) -> float:
     """The median of the ratios of neighbours in time."""
-    return statistics.median(a["seconds"] / b["seconds"] for a, b in zip(seen[above], seen[below], strict=True))
+    return statistics.median(
+        a["seconds"] / b["seconds"] for a, b in zip(seen[above], seen[below], strict=True)
+    )
 
 
 def checked_out(commit: str, folder: Path) -> Path:
     """The earlier version with its kernels compiled."""
     place = folder / "before"
-    subprocess.run(["git", "worktree", "add", "--detach", str(place), commit], cwd=ROOT, check=True, capture_output=True)
-    subprocess.run([sys.executable, "setup.py", "build_ext", "--inplace"], cwd=place, check=True, capture_output=True)
+    subprocess.run(
+        ["git", "worktree", "add", "--detach", str(place), commit],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    subprocess.run(
+        [sys.executable, "setup.py", "build_ext", "--inplace"],
+        cwd=place,
+        check=True,
+        capture_output=True,
+    )
     return place
 
 
@@ -110,11 +135,17 @@ def evaluations(workers: dict[str, Worker], folder: Path, repeats: int) -> dict[
     for _ in range(repeats):
         for who, worker in workers.items():
             seconds[who].append(worker.evaluate(file, folder))
-    return {"seconds": seconds, "parts": {who: worker.ask("profile", str(file)) for who, worker in workers.items()}}
+    return {
+        "seconds": seconds,
+        "parts": {who: worker.ask("profile", str(file)) for who, worker in workers.items()},
+    }
 
 
 def load_lines(loads: dict[str, dict[str, Any]], both: bool) -> list[str]:
-    lines = ["| N x K | job | read passes before | read passes now | before / now |", "|---|---|---|---|---|"]
+    lines = [
+        "| N x K | job | read passes before | read passes now | before / now |",
+        "|---|---|---|---|---|",
+    ]
     for size, seen in loads.items():
         for name in ("ece", "summary of probs", "summary of logits"):
             now = ratio(seen, f"now: {name}", "now: read")
@@ -122,14 +153,24 @@ def load_lines(loads: dict[str, dict[str, Any]], both: bool) -> list[str]:
             gain = f"**{ratio(seen, f'before: {name}', f'now: {name}'):.1f}x**" if both else ""
             lines.append(f"| {size} | {name} | {before} | **{now:.1f}** | {gain} |")
     for size, seen in loads.items():
-        lines += ["", f"{size}: ECE is {ratio(seen, 'now: plain', 'now: ece'):.1f} times as fast as max-and-bucketize."]
+        lines += [
+            "",
+            f"{size}: ECE is {ratio(seen, 'now: plain', 'now: ece'):.1f} times as fast as max-and-bucketize.",
+        ]
     return lines
 
 
 def fit_lines(fits: dict[str, dict[str, Any]], both: bool) -> list[str]:
-    names = ["now: maccal", *(["before: maccal"] if both else []), *(f"now: {peer}" for peer in PEERS)]
+    names = [
+        "now: maccal",
+        *(["before: maccal"] if both else []),
+        *(f"now: {peer}" for peer in PEERS),
+    ]
     heads = [name.removeprefix("now: ") for name in names]
-    lines = ["| N x K | " + " | ".join(heads) + " | fastest peer / maccal |", "|---" * (len(names) + 2) + "|"]
+    lines = [
+        "| N x K | " + " | ".join(heads) + " | fastest peer / maccal |",
+        "|---" * (len(names) + 2) + "|",
+    ]
     for size, seen in fits.items():
         cells = [f"{1e3 * median(seen, name):.1f} ({seen[name][0]['value']:.9f})" for name in names]
         peers = [ratio(seen, f"now: {peer}", "now: maccal") for peer in PEERS]
@@ -140,10 +181,18 @@ def fit_lines(fits: dict[str, dict[str, Any]], both: bool) -> list[str]:
 
 def evaluate_lines(found: dict[str, Any]) -> list[str]:
     seconds = {who: statistics.median(times) for who, times in found["seconds"].items()}
-    lines = ["; ".join(f"{who} {took:.1f} s" for who, took in seconds.items()) + ". CPU seconds of its parts:", ""]
+    lines = [
+        "; ".join(f"{who} {took:.1f} s" for who, took in seconds.items())
+        + ". CPU seconds of its parts:",
+        "",
+    ]
     lines += ["| part | " + " | ".join(seconds) + " |", "|---" * (len(seconds) + 1) + "|"]
     for part in [*PARTS, "whole"]:
-        lines.append(f"| {part} | " + " | ".join(f"{found['parts'][who][part]:.2f}" for who in seconds) + " |")
+        lines.append(
+            f"| {part} | "
+            + " | ".join(f"{found['parts'][who][part]:.2f}" for who in seconds)
+            + " |"
+        )
     return lines
 
 
@@ -181,7 +230,9 @@ def page(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--before", help="an earlier commit to compare with")
     parser.add_argument("--quick", action="store_true", help="two repeats instead of seven")
     arguments = parser.parse_args()
@@ -198,20 +249,34 @@ def main() -> None:
             for worker in workers.values():
                 worker.close()
             if arguments.before:
-                subprocess.run(["git", "worktree", "remove", "--force", str(checkouts["before"])], cwd=ROOT, check=True)
+                subprocess.run(
+                    ["git", "worktree", "remove", "--force", str(checkouts["before"])],
+                    cwd=ROOT,
+                    check=True,
+                )
 
 
 def measure(workers: dict[str, Worker], folder: Path, repeats: int, before: str | None) -> None:
     from maccal.io import write
 
     machine = {"processor": platform.machine(), "python": platform.python_version()}
-    record: dict[str, Any] = {"machine": machine, "repeats": repeats, "before": before, "loads": {}, "fits": {}}
+    record: dict[str, Any] = {
+        "machine": machine,
+        "repeats": repeats,
+        "before": before,
+        "loads": {},
+        "fits": {},
+    }
     for rows, classes in LOADS:
         names = ["read", "plain", "ece", "summary of probs", "summary of logits"]
-        record["loads"][f"{rows:,} x {classes:,}"] = turns(workers, "load", (rows, classes), names, repeats)
+        record["loads"][f"{rows:,} x {classes:,}"] = turns(
+            workers, "load", (rows, classes), names, repeats
+        )
         print(rows, classes, flush=True)
     for rows, classes in FITS:
-        record["fits"][f"{rows:,} x {classes:,}"] = turns(workers, "fit", (rows, classes), ["maccal", *PEERS], repeats)
+        record["fits"][f"{rows:,} x {classes:,}"] = turns(
+            workers, "fit", (rows, classes), ["maccal", *PEERS], repeats
+        )
         print("fit", rows, classes, flush=True)
     record["evaluate"] = evaluations(workers, folder, min(3, repeats))
     write(RESULTS / "load.json", json.dumps(record, indent=1) + "\n")

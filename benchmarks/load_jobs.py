@@ -1,4 +1,6 @@
-"""The jobs of load.py, run by a process with one version of the package, which answers requests on its standard input."""
+"""The jobs of load.py, run by a process with one version of the package, which answers requests on
+its standard input.
+"""
 
 import json
 import math
@@ -14,7 +16,11 @@ import torch
 PEERS = ["scikit-learn", "netcal", "probmetrics", "torch-uncertainty"]
 PARTS = {  # functions of the package whose time is shown, of either version
     "read the file": ["predictions.py:read"],
-    "probabilities, top label, classes": ["summaries.py:of_logits", "inputs.py:top_label", "bins.py:of_classes"],
+    "probabilities, top label, classes": [
+        "summaries.py:of_logits",
+        "inputs.py:top_label",
+        "bins.py:of_classes",
+    ],
     "NLL and Brier of the rows": ["scores.py:row_scores", "softmaxes.py:score_rows"],
     "two temperatures": ["temperature.py:best", "scores.py:best_log_scale"],
     "top-label numbers": ["summaries.py:top_label_metrics"],
@@ -46,7 +52,10 @@ def load_jobs(rows: int, classes: int) -> dict[str, Job]:
     def plain() -> float:
         confidence, predicted = probs.max(1)
         index = torch.bucketize(confidence, edges, right=True)
-        hits, total = (torch.bincount(index, x.double(), minlength=15) for x in (predicted == labels, confidence))
+        hits, total = (
+            torch.bincount(index, x.double(), minlength=15)
+            for x in (predicted == labels, confidence)
+        )
         return float((hits - total).abs().sum() / len(probs))
 
     return {
@@ -65,7 +74,8 @@ def fit_jobs(rows: int, classes: int) -> dict[str, Job]:
     z, y = logits.numpy(), labels.numpy()
 
     def scikit_learn() -> float:
-        from sklearn.calibration import _TemperatureScaling  # what CalibratedClassifierCV(method="temperature") fits
+        # what CalibratedClassifierCV(method="temperature") fits
+        from sklearn.calibration import _TemperatureScaling
 
         return float(1 / _TemperatureScaling().fit(z, y).beta_)
 
@@ -94,7 +104,9 @@ def fit_jobs(rows: int, classes: int) -> dict[str, Job]:
         "read": lambda: float(logits.sum()),
         "maccal": lambda: TemperatureScaling().fit(logits, labels).temperature_,
     }
-    return jobs | dict(zip(PEERS, (scikit_learn, netcal, probmetrics, torch_uncertainty), strict=True))
+    return jobs | dict(
+        zip(PEERS, (scikit_learn, netcal, probmetrics, torch_uncertainty), strict=True)
+    )
 
 
 def profiled(file: str) -> dict[str, float]:
@@ -108,15 +120,21 @@ def profiled(file: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as out:
         profile.runcall(evaluate, Path(file), out=Path(out))
     stats = pstats.Stats(profile)
-    spent = {f"{Path(name).name}:{function}": row[3] for (name, _, function), row in stats.stats.items()}
+    spent = {
+        f"{Path(name).name}:{function}": row[3] for (name, _, function), row in stats.stats.items()
+    }
     parts = {part: max(spent.get(name, 0.0) for name in names) for part, names in PARTS.items()}
     return parts | {"whole": stats.total_tt}
 
 
 def work() -> None:
-    """Answer requests on standard input until it ends: a kind and a size make the jobs, a name runs one."""
+    """Answer requests on standard input until it ends.
+
+    A kind and a size make the jobs, a name runs one.
+    """
     torch.set_num_threads(1)
-    library = torch.library.Library("torchvision", "DEF")  # a peer imports torchvision, whose wheel does not load without CUDA
+    # a peer imports torchvision, whose wheel does not load without CUDA
+    library = torch.library.Library("torchvision", "DEF")
     for operator in ("nms", "qnms"):
         library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     answers, sys.stdout = sys.stdout, sys.stderr

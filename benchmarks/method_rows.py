@@ -24,10 +24,15 @@ def words(line: Line) -> str:
 
 
 def page(name: str, book: Book) -> str:
-    """The tables at the end of a method's page: vanilla, the method, and MaC-Cal on top of it, on each data set."""
+    """The tables at the end of a method's page.
+
+    Vanilla, the method, and MaC-Cal on top of it, on each data set.
+    """
     parts = ["", "## Results", ""]
     for setting in book.settings:
-        shown = dict.fromkeys(["vanilla", name, "maccal" if name == "vanilla" else f"{name}+maccal"])
+        shown = dict.fromkeys(
+            ["vanilla", name, "maccal" if name == "vanilla" else f"{name}+maccal"]
+        )
         lines = [f"| {key} | {words(line)} |" for key in shown if (line := book.get(setting, key))]
         parts += [f"{word(setting)}, {setting.model}:", "", *HEAD, *lines, ""]
     seeds = sorted({seed for line in book.lines for seed in line.runs})
@@ -41,7 +46,9 @@ def page(name: str, book: Book) -> str:
 def fill(name: str, book: Book) -> None:
     path = HOME / "docs" / "methods" / f"{name}.md"
     marks = rf"(<!-- results: {name} -->\n).*?(<!-- /results -->)"
-    text, count = re.subn(marks, lambda m: m[1] + page(name, book) + m[2], path.read_text(), flags=re.DOTALL)
+    text, count = re.subn(
+        marks, lambda m: m[1] + page(name, book) + m[2], path.read_text(), flags=re.DOTALL
+    )
     assert count == 1, path
     write(path, text)
 

@@ -1,12 +1,14 @@
-"""What a method costs: a training step against vanilla's, and a second stage against the epochs it would cost the paper's way.
+"""What a method costs: a training step against vanilla's, and a second stage against the epochs it
+would cost the paper's way.
 
     python benchmarks/methods.py SHARED build/networks      # about eight minutes on two cores; writes results/methods.json and .md
 
-Single steps of all methods take turns on the same network, images and cores; the ratio is the median over rounds of the ratio
-within a round, with its quartiles. PLP is the mean over its cuts, since it gets cheaper from cut to cut. The paper's Table 4 is of
-whole training, in which by its code a tenth of vanilla's time is validation, three passes over 5,000 images an epoch: "as Table 4"
-counts that too, 0.9 ratio + 0.1. A second stage (features of 45,000 images, then 40 epochs) is in units of 40 vanilla epochs,
-beside (method - vanilla) / 40 epochs of Table 4.
+Single steps of all methods take turns on the same network, images and cores; the ratio is the
+median over rounds of the ratio within a round, with its quartiles. PLP is the mean over its cuts,
+since it gets cheaper from cut to cut. The paper's Table 4 is of whole training, in which by its
+code a tenth of vanilla's time is validation, three passes over 5,000 images an epoch: "as Table 4"
+counts that too, 0.9 ratio + 0.1. A second stage (features of 45,000 images, then 40 epochs) is in
+units of 40 vanilla epochs, beside (method - vanilla) / 40 epochs of Table 4.
 """
 
 import json
@@ -41,12 +43,16 @@ MODEL, ROUNDS, BATCH = "resnet20", 41, 128
 
 def paper(name: str) -> list[float] | None:
     """Least and most of Table 4 relative to vanilla; of a second stage, the extra cost of an epoch."""
-    seconds = {(row["method"], row["data"], row["model"]): row["seconds"] for row in table_of("cost")}
+    seconds = {
+        (row["method"], row["data"], row["model"]): row["seconds"] for row in table_of("cost")
+    }
     ratios = []
     for (method, data, model), spent in seconds.items():
         if method == name:
             ratio = spent / seconds["vanilla", data, model]
-            ratios.append((ratio - 1) * RECIPES[data].epochs / 40 if METHODS[name].second else ratio)
+            ratios.append(
+                (ratio - 1) * RECIPES[data].epochs / 40 if METHODS[name].second else ratio
+            )
     return [min(ratios), max(ratios)] if ratios else None
 
 
@@ -76,48 +82,89 @@ def seconds(work: Iterator[None]) -> float:
 
 def first_stages(train: Split) -> tuple[list[dict], float]:
     names = [name for name, row in METHODS.items() if row.objective]
-    epochs = {name: [0] for name in names} | {"plp": [25, 75, 125, 175, 225, 275, 325]}  # one in the middle of each of its cuts
+    # one in the middle of each of its cuts
+    epochs = {name: [0] for name in names} | {"plp": [25, 75, 125, 175, 225, 275, 325]}
     work = {(name, epoch): steps(name, train, epoch) for name in names for epoch in epochs[name]}
     for contestant in (*work.values(), *work.values()):
         seconds(contestant)  # warm-up
     rounds = [{key: seconds(contestant) for key, contestant in work.items()} for _ in range(ROUNDS)]
     rows = []
     for name in names:
-        ratios = [statistics.mean(r[name, e] for e in epochs[name]) / r["vanilla", 0] for r in rounds]
+        ratios = [
+            statistics.mean(r[name, e] for e in epochs[name]) / r["vanilla", 0] for r in rounds
+        ]
         low, middle, high = (round(quartile, 3) for quartile in statistics.quantiles(ratios, n=4))
-        table4 = {"as table 4": round(0.9 * middle + 0.1, 3), "paper": paper(name)} if paper(name) else {}
+        table4 = (
+            {"as table 4": round(0.9 * middle + 0.1, 3), "paper": paper(name)}
+            if paper(name)
+            else {}
+        )
         rows.append({"method": name, "ratio": middle, "low": low, "high": high, **table4})
     return rows, statistics.median(r["vanilla", 0] for r in rounds)
 
 
 def second_stages(images: torch.Tensor, labels: torch.Tensor, step: float) -> list[dict]:
     torch.manual_seed(1)
-    network, whole, rows = build(MODEL, 10).to(memory_format=torch.channels_last), step * 45_000 / BATCH * 40, []
+    network, whole, rows = (
+        build(MODEL, 10).to(memory_format=torch.channels_last),
+        step * 45_000 / BATCH * 40,
+        [],
+    )
     start = time.perf_counter()
     train = extract(network, Batches(Split(images[:45_000], labels[:45_000]), CIFAR))
     once = time.perf_counter() - start
     val = extract(network, Batches(Split(images[45_000:], labels[45_000:]), CIFAR))
-    jobs = {"tst": TwoStage(), "vtst": TwoStage(variational=True), "maccal": Stage2(hidden=BOTTLENECK)}
+    jobs = {
+        "tst": TwoStage(),
+        "vtst": TwoStage(variational=True),
+        "maccal": Stage2(hidden=BOTTLENECK),
+    }
     for name, config in jobs.items():
         start = time.perf_counter()
         make = calibrate_head if isinstance(config, Stage2) else two_stage_head
         make(*train, val=val, config=config)
         spent = time.perf_counter() - start
-        rows.append({"method": name, "extract": once, "head": spent, "ratio": (once + spent) / whole, "paper": paper(name)})
+        rows.append(
+            {
+                "method": name,
+                "extract": once,
+                "head": spent,
+                "ratio": (once + spent) / whole,
+                "paper": paper(name),
+            }
+        )
     return rows
 
 
 def table(first: list[dict], second: list[dict]) -> str:
     lines = [__doc__.split("\n\n")[0], "", f"{MODEL}, batches of {BATCH}, {ROUNDS} rounds.", ""]
-    lines += ["| a step of | vanilla steps | quartiles | as Table 4 | paper's Table 4 |", "|---|---:|---:|---:|---:|"]
+    lines += [
+        "| a step of | vanilla steps | quartiles | as Table 4 | paper's Table 4 |",
+        "|---|---:|---:|---:|---:|",
+    ]
     for row in first:
-        both = f"{row['as table 4']:.2f} | {row['paper'][0]:.2f} to {row['paper'][1]:.2f}" if row.get("paper") else "|"
-        lines.append(f"| {row['method']} | {row['ratio']:.2f} | {row['low']:.2f} to {row['high']:.2f} | {both} |")
-    lines += ["", "| second stage | features, s | head, s | of 40 vanilla epochs | paper's Table 4 |", "|---|---:|---:|---:|---:|"]
+        both = (
+            f"{row['as table 4']:.2f} | {row['paper'][0]:.2f} to {row['paper'][1]:.2f}"
+            if row.get("paper")
+            else "|"
+        )
+        lines.append(
+            f"| {row['method']} | {row['ratio']:.2f} | {row['low']:.2f} to {row['high']:.2f} | {both} |"
+        )
+    lines += [
+        "",
+        "| second stage | features, s | head, s | of 40 vanilla epochs | paper's Table 4 |",
+        "|---|---:|---:|---:|---:|",
+    ]
     for row in second:
         theirs = f"{row['paper'][0]:.2f} to {row['paper'][1]:.2f}"
-        lines.append(f"| {row['method']} | {row['extract']:.1f} | {row['head']:.1f} | {row['ratio']:.3f} | {theirs} |")
-    lines += ["", "maccal with the paper's bottleneck, `hidden=512`; the default, a linear head, is cheaper."]
+        lines.append(
+            f"| {row['method']} | {row['extract']:.1f} | {row['head']:.1f} | {row['ratio']:.3f} | {theirs} |"
+        )
+    lines += [
+        "",
+        "maccal with the paper's bottleneck, `hidden=512`; the default, a linear head, is cheaper.",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -126,8 +173,16 @@ def main() -> None:
     images, labels = cifar(Path(sys.argv[1]), Path(sys.argv[2]), 10)[0]
     first, step = first_stages(Split(images[:4_000], labels[:4_000]))
     second = second_stages(images, labels, step)
-    about = {"model": MODEL, "threads": torch.get_num_threads(), "torch": torch.__version__, "seconds a vanilla step": step}
-    write(RESULTS / "methods.json", json.dumps({**about, "steps": first, "second stages": second}, indent=1) + "\n")
+    about = {
+        "model": MODEL,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "seconds a vanilla step": step,
+    }
+    write(
+        RESULTS / "methods.json",
+        json.dumps({**about, "steps": first, "second stages": second}, indent=1) + "\n",
+    )
     write(RESULTS / "methods.md", table(first, second))
     print(table(first, second))
 

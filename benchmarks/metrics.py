@@ -1,11 +1,13 @@
-"""How fast is ECE? Ours against every package we know, and against one read of the array, in one run.
+"""How fast is ECE? Ours against every package we know, and against one read of the array, in one
+run.
 
     make bench            # or: python benchmarks/metrics.py [--quick]     about five minutes on two cores
 
-Each (package, size) runs in its own process on the same generated probabilities: one warm-up, then the median of the repeats. Peak
-memory is how far the process rises above the input during the first call. Every package gets probabilities and labels in the array
-type it asks for and does the whole job, its own checks included: from N x K numbers to one ECE with 15 bins.
-Writes results/metrics.md and results/metrics.json.
+Each (package, size) runs in its own process on the same generated probabilities: one warm-up, then
+the median of the repeats. Peak memory is how far the process rises above the input during the first
+call. Every package gets probabilities and labels in the array type it asks for and does the whole
+job, its own checks included: from N x K numbers to one ECE with 15 bins. Writes results/metrics.md
+and results/metrics.json.
 """
 
 import argparse
@@ -32,7 +34,9 @@ Job = Callable[[], float]
 
 
 def data(rows: int, classes: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Probabilities of an overconfident classifier that is right about three times in four, and labels."""
+    """Probabilities of an overconfident classifier that is right about three times in four, and
+    labels.
+    """
     generator = torch.Generator().manual_seed(1)
     labels = torch.randint(classes, (rows,), generator=generator)
     logits = torch.randn(rows, classes, generator=generator)
@@ -97,7 +101,8 @@ def scikit_learn(probs: torch.Tensor, labels: torch.Tensor) -> Job:
 
     p, y = probs.numpy(), labels.numpy()
 
-    def job() -> float:  # calibration_curve gives the two means of each bin; the weights are the caller's to count
+    # calibration_curve gives the two means of each bin; the weights are the caller's to count
+    def job() -> float:
         confidence = p.max(1)
         fraction, mean = calibration_curve(p.argmax(1) == y, confidence, n_bins=BINS)
         count = np.histogram(confidence, BINS, (0, 1))[0]
@@ -106,7 +111,16 @@ def scikit_learn(probs: torch.Tensor, labels: torch.Tensor) -> Job:
     return job
 
 
-PACKAGES = [read_pass, maccal, torchmetrics, torch_uncertainty, netcal, probmetrics, relplot, scikit_learn]
+PACKAGES = [
+    read_pass,
+    maccal,
+    torchmetrics,
+    torch_uncertainty,
+    netcal,
+    probmetrics,
+    relplot,
+    scikit_learn,
+]
 
 
 def memory(field: str) -> int:
@@ -116,9 +130,12 @@ def memory(field: str) -> int:
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith(field + ":")), 0)
 
 
-def measure(package: str, size: tuple[int, int], repeats: int, send: "multiprocessing.connection.Connection") -> None:
+def measure(
+    package: str, size: tuple[int, int], repeats: int, send: "multiprocessing.connection.Connection"
+) -> None:
     warnings.simplefilter("ignore")
-    library = torch.library.Library("torchvision", "DEF")  # two peers import torchvision, whose wheel does not load without CUDA
+    # two peers import torchvision, whose wheel does not load without CUDA
+    library = torch.library.Library("torchvision", "DEF")
     for operator in ("nms", "qnms"):
         library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     job = next(p for p in PACKAGES if p.__name__ == package)(*data(*size))
@@ -132,12 +149,21 @@ def measure(package: str, size: tuple[int, int], repeats: int, send: "multiproce
         start = time.perf_counter()
         job()
         seconds.append(time.perf_counter() - start)
-    send.send({"value": value, "seconds": statistics.median(seconds), "best": min(seconds), "peak_bytes": peak})
+    send.send(
+        {
+            "value": value,
+            "seconds": statistics.median(seconds),
+            "best": min(seconds),
+            "peak_bytes": peak,
+        }
+    )
 
 
 def run(package: str, size: tuple[int, int], repeats: int) -> dict[str, float]:
     receive, send = multiprocessing.get_context("spawn").Pipe(duplex=False)
-    process = multiprocessing.get_context("spawn").Process(target=measure, args=(package, size, repeats, send))
+    process = multiprocessing.get_context("spawn").Process(
+        target=measure, args=(package, size, repeats, send)
+    )
     process.start()
     send.close()
     try:
@@ -164,7 +190,11 @@ def interval_seconds(rows: int) -> float:
 def table(rows: list[dict], intervals: dict[str, float]) -> str:
     names = [p.__name__ for p in PACKAGES]
     cell = {(r["package"], r["rows"], r["classes"]): r for r in rows}
-    apart = max(abs(r["value"] - cell["maccal", r["rows"], r["classes"]]["value"]) for r in rows if r["package"] != "read_pass")
+    apart = max(
+        abs(r["value"] - cell["maccal", r["rows"], r["classes"]]["value"])
+        for r in rows
+        if r["package"] != "read_pass"
+    )
     took = "; ".join(f"{name} rows {1e3 * seconds:.0f} ms" for name, seconds in intervals.items())
     packages = [f"{p.replace('_', '-')} {version(p.replace('_', '-'))}" for p in names[2:]]
     lines = [
@@ -194,7 +224,9 @@ def table(rows: list[dict], intervals: dict[str, float]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="three repeats instead of fifteen")
     repeats = 3 if parser.parse_args().quick else 15
     rows = []
@@ -202,11 +234,17 @@ def main() -> None:
         for package in PACKAGES:
             r = run(package.__name__, (n, k), repeats)
             rows.append({"package": package.__name__, "rows": n, "classes": k, **r})
-            numbers = f"{1e3 * r['seconds']:9.1f} ms {r['peak_bytes'] / 1e6:8.0f} MB  {r['value']:.6f}"
+            numbers = (
+                f"{1e3 * r['seconds']:9.1f} ms {r['peak_bytes'] / 1e6:8.0f} MB  {r['value']:.6f}"
+            )
             print(f"{n:>9,} x {k:<5} {package.__name__:<18}{numbers}", flush=True)
     intervals = {f"{n:,}": interval_seconds(n) for n in (10_000, 1_000_000)}
     text = table(rows, intervals)
-    machine = {"processor": platform.machine(), "threads": torch.get_num_threads(), "python": platform.python_version()}
+    machine = {
+        "processor": platform.machine(),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+    }
     record = {"machine": machine, "repeats": repeats, "rows": rows, "interval_seconds": intervals}
     write(RESULTS / "metrics.md", text)
     write(RESULTS / "metrics.json", json.dumps(record, indent=1) + "\n")

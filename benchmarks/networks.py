@@ -1,9 +1,11 @@
-"""The networks of the benchmarks: public ResNets for CIFAR-10, and small ones trained here on CIFAR-10 and CIFAR-100.
+"""The networks of the benchmarks: public ResNets for CIFAR-10, and small ones trained here on
+CIFAR-10 and CIFAR-100.
 
     python benchmarks/networks.py SHARED build/networks      # trains the small ones: about ten minutes each on one core
 
-SHARED holds data/unpack and data/nets. The public networks err on 8.27, 7.37, 6.90 and 6.61 % of the CIFAR-10 test images.
-The small ones are made to differ in how much worse they do on unseen images: subsets and whole sets, with and without augmentation.
+SHARED holds data/unpack and data/nets. The public networks err on 8.27, 7.37, 6.90 and 6.61 % of
+the CIFAR-10 test images. The small ones are made to differ in how much worse they do on unseen
+images: subsets and whole sets, with and without augmentation.
 """
 
 import subprocess
@@ -34,14 +36,19 @@ def public(shared: Path, depth: int) -> Net:
 
 
 @cache
-def cifar(shared: Path, folder: Path, classes: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+def cifar(
+    shared: Path, folder: Path, classes: int
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Training and test images (uint8 N x 3 x 32 x 32) and labels of CIFAR-10 or CIFAR-100."""
     name, parts, test, key = FILES[classes]
     if not (folder / name).exists():
         command = [sys.executable, shared / "data" / "unpack", folder, f"cifar{classes}"]
         subprocess.run(command, check=True, capture_output=True)
     *train, last = (from_pickle(folder / name / part, key, classes) for part in (*parts, test))
-    return (torch.cat([s.images for s in train]), torch.cat([s.labels for s in train])), (last.images, last.labels)
+    return (torch.cat([s.images for s in train]), torch.cat([s.labels for s in train])), (
+        last.images,
+        last.labels,
+    )
 
 
 def normalised(images: Tensor) -> Tensor:
@@ -70,25 +77,36 @@ def small(classes: int, width: int) -> nn.Sequential:
     """Five convolutions with BatchNorm, 8 x width features."""
     layers: list[nn.Module] = []
     for before, after, stride in ((3, 1, 1), (1, 2, 2), (2, 4, 2), (4, 8, 1), (8, 8, 2)):
-        conv = nn.Conv2d(3 if not layers else before * width, after * width, 3, stride, 1, bias=False)
+        conv = nn.Conv2d(
+            3 if not layers else before * width, after * width, 3, stride, 1, bias=False
+        )
         layers += [conv, nn.BatchNorm2d(after * width), nn.ReLU()]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * width, classes))
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * width, classes)
+    )
 
 
 def training_set(shared: Path, folder: Path, row: Trained, seed: int) -> tuple[Tensor, Tensor]:
     (images, labels), _ = cifar(shared, folder, row.classes)
-    chosen = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))[: row.images]
+    chosen = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))[
+        : row.images
+    ]
     return images[chosen], labels[chosen]
 
 
-def batches(images: Tensor, labels: Tensor, augment: bool, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(
+    images: Tensor, labels: Tensor, augment: bool, generator: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
     for rows in torch.randperm(len(labels), generator=generator).split(128):
         x = crop_and_flip(images[rows], generator) if augment else images[rows]
         yield normalised(x), labels[rows]
 
 
 def trained(shared: Path, folder: Path, name: str, seed: int = 1) -> nn.Sequential:
-    """A small network in eval mode, trained now or read from the folder; cosine rate from 0.1, momentum 0.9, decay 5e-4."""
+    """A small network in eval mode, trained now or read from the folder.
+
+    Cosine rate from 0.1, momentum 0.9, decay 5e-4.
+    """
     row = TRAINED[name]
     torch.manual_seed(seed)
     network = small(row.classes, row.width).to(memory_format=torch.channels_last)
@@ -97,8 +115,12 @@ def trained(shared: Path, folder: Path, name: str, seed: int = 1) -> nn.Sequenti
         images, labels = training_set(shared, folder, row, seed)
         generator = torch.Generator().manual_seed(seed)
         steps = row.epochs * -(-row.images // 128)
-        optimiser = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.1, steps, pct_start=0.1, cycle_momentum=False)
+        optimiser = torch.optim.SGD(
+            network.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True
+        )
+        schedule = torch.optim.lr_scheduler.OneCycleLR(
+            optimiser, 0.1, steps, pct_start=0.1, cycle_momentum=False
+        )
         for epoch in range(row.epochs):
             right = 0
             for x, y in batches(images, labels, row.augment, generator):
@@ -109,7 +131,10 @@ def trained(shared: Path, folder: Path, name: str, seed: int = 1) -> nn.Sequenti
                 optimiser.step()
                 schedule.step()
                 right += int((logits.argmax(1) == y).sum())
-            print(f"{name} seed {seed} epoch {epoch + 1}: training accuracy {right / row.images:.4f}", flush=True)
+            print(
+                f"{name} seed {seed} epoch {epoch + 1}: training accuracy {right / row.images:.4f}",
+                flush=True,
+            )
         write_with(file, lambda part: torch.save(network.state_dict(), part))
     network.load_state_dict(torch.load(file, weights_only=True))
     return network.eval()

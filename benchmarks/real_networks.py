@@ -1,11 +1,13 @@
-"""Stage II on real networks: what each kind of feedback is worth, the paper's own reading, and its ablation.
+"""Stage II on real networks: what each kind of feedback is worth, the paper's own reading, and its
+ablation.
 
     python benchmarks/real_networks.py SHARED build/networks [NETWORK ...]     # adds missing rows to results/real_networks.jsonl
     python benchmarks/real_networks.py table                                   # results/real_networks.md from the rows
 
-Four public ResNets for CIFAR-10 and small networks trained here (networks.py). One half of the 10,000 test images gives held-out
-labels where a row needs them, the other half is measured; then the halves change places. Seeds 1, 2, 3 of stage II; rows that were
-only a trial have one. Stops and resumes anywhere: a row that is there is not made again. About ten minutes a network on one core.
+Four public ResNets for CIFAR-10 and small networks trained here (networks.py). One half of the
+10,000 test images gives held-out labels where a row needs them, the other half is measured; then
+the halves change places. Seeds 1, 2, 3 of stage II; rows that were only a trial have one. Stops and
+resumes anywhere: a row that is there is not made again. About ten minutes a network on one core.
 """
 
 import json
@@ -35,7 +37,19 @@ SEEDS = (1, 2, 3)
 WIDE = Stage2(hidden=BOTTLENECK)
 SHARES = (0.65, 0.7, 0.75, 0.765)
 NETWORKS = (*(f"resnet{depth}" for depth in PUBLIC), *TRAINED)
-KEPT = ("accuracy", "confidence", "ece", "ece_low", "ece_high", "ece_null_low", "ece_null_high", "aece", "nll", "brier", "ks")
+KEPT = (
+    "accuracy",
+    "confidence",
+    "ece",
+    "ece_low",
+    "ece_high",
+    "ece_null_low",
+    "ece_null_high",
+    "aece",
+    "nll",
+    "brier",
+    "ks",
+)
 
 
 @dataclass(frozen=True)
@@ -64,9 +78,13 @@ VIEWS: Views = {
 def rotated(x: Tensor, degrees: float, g: torch.Generator) -> Tensor:
     a = (2 * torch.rand(len(x), generator=g) - 1) * degrees * torch.pi / 180
     zero = torch.zeros_like(a)
-    turn = torch.stack([torch.stack([a.cos(), -a.sin(), zero], 1), torch.stack([a.sin(), a.cos(), zero], 1)], 1)
+    turn = torch.stack(
+        [torch.stack([a.cos(), -a.sin(), zero], 1), torch.stack([a.sin(), a.cos(), zero], 1)], 1
+    )
     grid = nn.functional.affine_grid(turn, list(x.shape), align_corners=False)
-    return nn.functional.grid_sample(x.float(), grid, align_corners=False, padding_mode="reflection")
+    return nn.functional.grid_sample(
+        x.float(), grid, align_corners=False, padding_mode="reflection"
+    )
 
 
 def cut(x: Tensor, size: int, g: torch.Generator) -> Tensor:
@@ -85,7 +103,10 @@ def prepare(shared: Path, folder: Path, name: str) -> Network:
     """The features of a network, extracted once."""
     if name in TRAINED:
         network: nn.Module = trained(shared, folder, name)
-        train, (test, test_y) = training_set(shared, folder, TRAINED[name], 1), cifar(shared, folder, TRAINED[name].classes)[1]
+        train, (test, test_y) = (
+            training_set(shared, folder, TRAINED[name], 1),
+            cifar(shared, folder, TRAINED[name].classes)[1],
+        )
     else:
         network = public(shared, int(name.removeprefix("resnet")))
         train, (test, test_y) = cifar(shared, folder, 10)
@@ -96,8 +117,12 @@ def prepare(shared: Path, folder: Path, name: str) -> Network:
     seen |= {f"mixed {share}": mixed(loader(some, labels), share) for share in SHARES}
     head = network.get_submodule(find_head(network, loader(some[:8], labels[:8])[0]))
     assert isinstance(head, nn.Linear)
-    views = {view: extract(network, batches, cache=folder / "cache") for view, batches in seen.items()}
-    whole = (extract(network, loader(*part), cache=folder / "cache") for part in (train, (test, test_y)))
+    views = {
+        view: extract(network, batches, cache=folder / "cache") for view, batches in seen.items()
+    }
+    whole = (
+        extract(network, loader(*part), cache=folder / "cache") for part in (train, (test, test_y))
+    )
     return Network(name, *whole, head, views)
 
 
@@ -111,19 +136,28 @@ def neighbours(z: Tensor, y: Tensor, k: int = 10) -> float:
     z, y = nn.functional.normalize(z[:10_000]), y[:10_000]
     right = 0
     for part in torch.arange(len(y)).split(1000):
-        near = (z[part] @ z.T).index_put_((torch.arange(len(part)), part), torch.tensor(-2.0)).topk(k).indices
+        near = (
+            (z[part] @ z.T)
+            .index_put_((torch.arange(len(part)), part), torch.tensor(-2.0))
+            .topk(k)
+            .indices
+        )
         right += int((y[near].mode(1).values == y[part]).sum())
     return right / len(y)
 
 
-Row = tuple[str, dict[str, Any], Stage2, tuple[int, ...]]  # name, arguments of calibrate_heads, config, seeds
+# name, arguments of calibrate_heads, config, seeds
+Row = tuple[str, dict[str, Any], Stage2, tuple[int, ...]]
 
 
 def per_network(net: Network) -> Iterator[Row]:
     """Rows that use no held-out image."""
     yield "gamma 0.97", {}, replace(WIDE, gamma=0.97), SEEDS
     yield "mixed 0.7", {"val": net.views["mixed 0.7"]}, WIDE, SEEDS
-    capped = {"val": net.views["mixed 0.7"], "ceiling": mean_confidence(net.head, net.views["mixed 0.7"].z)}
+    capped = {
+        "val": net.views["mixed 0.7"],
+        "ceiling": mean_confidence(net.head, net.views["mixed 0.7"].z),
+    }
     yield "mixed 0.7, capped", capped, WIDE, SEEDS
     yield "mixed 0.7, linear", {"val": net.views["mixed 0.7"]}, Stage2(), SEEDS
     yield "accuracy known", {"accuracy": accuracy(*net.test, net.head)}, WIDE, SEEDS
@@ -137,19 +171,30 @@ def per_network(net: Network) -> Iterator[Row]:
     yield "gamma 0.9", {}, replace(WIDE, gamma=0.9), (1,)
     for view in (v for v in net.views if v not in ("mixed 0.7", "mixed 0.765")):
         yield view, {"val": net.views[view]}, WIDE, (1,)
-    yield "accuracy of mixed 0.765", {"accuracy": accuracy(*net.views["mixed 0.765"], net.head)}, WIDE, (1,)
+    yield (
+        "accuracy of mixed 0.765",
+        {"accuracy": accuracy(*net.views["mixed 0.765"], net.head)},
+        WIDE,
+        (1,),
+    )
     yield "accuracy of neighbours", {"accuracy": neighbours(*net.train)}, WIDE, (1,)
     for name, features in in_feature_space(net.train).items():
         yield name, {"val": features}, WIDE, (1,)
 
 
 def in_feature_space(train: Features) -> dict[str, Features]:
-    """The same ideas without the images: 5,000 rows of features mixed with others, or with entries dropped."""
+    """The same ideas without the images.
+
+    5,000 rows of features mixed with others, or with entries dropped.
+    """
     g = torch.Generator().manual_seed(0)
     rows = torch.randperm(len(train.y), generator=g)[:5000]
     z, y = train.z[rows], train.y[rows]
     dropped = z * (torch.rand(z.shape, generator=g) > 0.4) / 0.6
-    return {"features mixed 0.6": Features(0.6 * z + 0.4 * z.roll(1, 0), y), "features dropped 0.4": Features(dropped, y)}
+    return {
+        "features mixed 0.6": Features(0.6 * z + 0.4 * z.roll(1, 0), y),
+        "features dropped 0.4": Features(dropped, y),
+    }
 
 
 def per_half(net: Network, held: Features) -> Iterator[Row]:
@@ -157,12 +202,26 @@ def per_half(net: Network, held: Features) -> Iterator[Row]:
     yield "held out", {"val": held}, WIDE, SEEDS
     yield "held out, linear", {"val": held}, Stage2(), SEEDS
     yield "held out, 500 labels", {"val": Features(held.z[:500], held.y[:500])}, WIDE, SEEDS
-    yield "accuracy known, unlabelled", {"accuracy": accuracy(*held, net.head), "unlabelled": held.z}, WIDE, SEEDS
+    yield (
+        "accuracy known, unlabelled",
+        {"accuracy": accuracy(*held, net.head), "unlabelled": held.z},
+        WIDE,
+        SEEDS,
+    )
 
 
-def row(net: Network, kind: str, seed: int, which: int, logits: Tensor, **more: Any) -> dict[str, Any]:
+def row(
+    net: Network, kind: str, seed: int, which: int, logits: Tensor, **more: Any
+) -> dict[str, Any]:
     numbers = summary(logits=logits, labels=net.half(which).y, interval=True)
-    return {"network": net.name, "kind": kind, "seed": seed, "half": which, **{k: round(numbers[k], 6) for k in KEPT}, **more}
+    return {
+        "network": net.name,
+        "kind": kind,
+        "seed": seed,
+        "half": which,
+        **{k: round(numbers[k], 6) for k in KEPT},
+        **more,
+    }
 
 
 def stage_one(net: Network) -> list[dict[str, Any]]:
@@ -174,19 +233,44 @@ def stage_one(net: Network) -> list[dict[str, Any]]:
             scaling = TemperatureScaling().fit(other, net.half(1 - which).y)
             more = {"train_accuracy": accuracy(*net.train, net.head)}
             rows.append(row(net, "stage I", 0, which, logits, **more))
-            rows.append(row(net, "temperature", 0, which, scaling.transform(logits), temperature=scaling.temperature_))
+            rows.append(
+                row(
+                    net,
+                    "temperature",
+                    0,
+                    which,
+                    scaling.transform(logits),
+                    temperature=scaling.temperature_,
+                )
+            )
     return rows
 
 
 def run(
-    net: Network, halves: tuple[int, ...], kind: str, arguments: dict[str, Any], config: Stage2, seeds: tuple[int, ...]
+    net: Network,
+    halves: tuple[int, ...],
+    kind: str,
+    arguments: dict[str, Any],
+    config: Stage2,
+    seeds: tuple[int, ...],
 ) -> list[dict[str, Any]]:
     start = time.perf_counter()
     heads = calibrate_heads(*net.train, configs=[config] * len(seeds), seeds=seeds, **arguments)
-    more = {"seconds": round((time.perf_counter() - start) / len(seeds), 2), "threads": torch.get_num_threads()}
+    more = {
+        "seconds": round((time.perf_counter() - start) / len(seeds), 2),
+        "threads": torch.get_num_threads(),
+    }
     known = {"known_accuracy": arguments["accuracy"]} if "accuracy" in arguments else {}
     return [
-        row(net, kind, seed, which, head(net.half(which).z), keep=round(head.history[-1]["keep"], 4), **{**known, **more})  # type: ignore[index, union-attr]
+        row(
+            net,
+            kind,
+            seed,
+            which,
+            head(net.half(which).z),
+            keep=round(head.history[-1]["keep"], 4),
+            **{**known, **more},
+        )  # type: ignore[index, union-attr]
         for seed, head in zip(seeds, heads, strict=True)
         for which in halves
     ]
@@ -201,7 +285,11 @@ def add(rows: list[dict[str, Any]]) -> None:
         file.write("".join(json.dumps(r) + "\n" for r in rows))
     for name in dict.fromkeys((r["network"], r["kind"]) for r in rows):
         these = [r for r in rows if (r["network"], r["kind"]) == name]
-        print(*name, *(f"{k} {mean(r[k] for r in these):.4f}" for k in ("accuracy", "ece", "nll")), flush=True)
+        print(
+            *name,
+            *(f"{k} {mean(r[k] for r in these):.4f}" for k in ("accuracy", "ece", "nll")),
+            flush=True,
+        )
 
 
 def main(shared: Path, folder: Path, names: list[str]) -> None:
@@ -252,7 +340,15 @@ Trained here: {trained}.
 - *features ...*: the views made of features, not of images.
 """
 PUBLIC_ROWS = [
-    *("stage I", "temperature", "held out", "held out, linear", "held out, 500 labels", "mixed 0.7", "mixed 0.7, capped"),
+    *(
+        "stage I",
+        "temperature",
+        "held out",
+        "held out, linear",
+        "held out, 500 labels",
+        "mixed 0.7",
+        "mixed 0.7, capped",
+    ),
     *("mixed 0.7, linear", "accuracy known, unlabelled", "accuracy known", "gamma 0.97", "paper"),
     *(f"ablation: {row}" for row in list(ABLATION)[:-1]),
 ]
@@ -261,27 +357,47 @@ PUBLIC_ROWS = [
 def cell(rows: list[dict[str, Any]]) -> str:
     if not rows:
         return ""
-    by_seed = [mean(r["ece"] for r in rows if r["seed"] == seed) for seed in sorted({r["seed"] for r in rows})]
+    by_seed = [
+        mean(r["ece"] for r in rows if r["seed"] == seed)
+        for seed in sorted({r["seed"] for r in rows})
+    ]
     spread = f" ± {100 * stdev(by_seed):.2f}" if len(by_seed) > 1 else ""
     return f"{100 * mean(r['accuracy'] for r in rows):.2f} / {100 * mean(by_seed):.2f}{spread}"
 
 
 def grid(rows: list[dict[str, Any]], networks: list[str], kinds: list[str], average: bool) -> str:
-    lines = [f"| | {' | '.join(networks)} |{' mean ECE |' if average else ''}", "|---" * (1 + len(networks) + average) + "|"]
+    lines = [
+        f"| | {' | '.join(networks)} |{' mean ECE |' if average else ''}",
+        "|---" * (1 + len(networks) + average) + "|",
+    ]
     for kind in kinds:
-        groups = [[r for r in rows if (r["network"], r["kind"]) == (name, kind)] for name in networks]
+        groups = [
+            [r for r in rows if (r["network"], r["kind"]) == (name, kind)] for name in networks
+        ]
         line = f"| {kind} | {' | '.join(cell(group) for group in groups)} |"
-        lines.append(line + (f" {100 * mean(mean(r['ece'] for r in group) for group in groups):.2f} |" if average else ""))
+        lines.append(
+            line
+            + (
+                f" {100 * mean(mean(r['ece'] for r in group) for group in groups):.2f} |"
+                if average
+                else ""
+            )
+        )
     return "\n".join(lines)
 
 
 def table() -> None:
     rows = read()
     here = [name for name in NETWORKS if any(r["network"] == name for r in rows)]
-    public_names, small_names = [n for n in here if n not in TRAINED], [n for n in here if n in TRAINED]
+    public_names, small_names = (
+        [n for n in here if n not in TRAINED],
+        [n for n in here if n in TRAINED],
+    )
     tried = list(dict.fromkeys(r["kind"] for r in rows if r["network"] in small_names))
     held = [r for r in rows if r["kind"] == "held out" and r["network"] in public_names]
-    null = " to ".join(f"{100 * mean(r[k] for r in held):.2f}" for k in ("ece_null_low", "ece_null_high"))
+    null = " to ".join(
+        f"{100 * mean(r[k] for r in held):.2f}" for k in ("ece_null_low", "ece_null_high")
+    )
     about = "; ".join(
         f"{n}: CIFAR-{TRAINED[n].classes}, {TRAINED[n].images:,} images{'' if TRAINED[n].augment else ', no augmentation'}, "
         f"training accuracy {100 * next(r['train_accuracy'] for r in rows if (r['network'], r['kind']) == (n, 'stage I')):.1f} %"

@@ -1,10 +1,12 @@
-"""How long `maccal report` takes: the whole command on 1,000 rows, against what it cannot do without, and against an older maccal.
+"""How long `maccal report` takes: the whole command on 1,000 rows, against what it cannot do
+without, and against an older maccal.
 
     python benchmarks/report.py                    # about a minute; writes results/report.json
     python benchmarks/report.py OLDER_CHECKOUT     # the same, and how many times longer one takes from before rows had checksums
 
-The rows are those of results/bench-cpu.jsonl, again and again with other seeds. Every command is a process of its own on one
-thread; they take turns, and a ratio is the median over rounds of the ratio within a round, with its quartiles.
+The rows are those of results/bench-cpu.jsonl, again and again with other seeds. Every command is a
+process of its own on one thread; they take turns, and a ratio is the median over rounds of the
+ratio within a round, with its quartiles.
 """
 
 import copy
@@ -51,7 +53,9 @@ def seconds(words: list[str], checkout: Path) -> float:
         stdout=subprocess.DEVNULL,
     )
     after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
+    return (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
 
 
 def main() -> None:
@@ -59,7 +63,8 @@ def main() -> None:
         made = more_rows()
         rows, old = Path(folder) / "rows.jsonl", Path(folder) / "old.jsonl"
         write_rows(rows, made)
-        old.write_text("".join(json.dumps(row) + "\n" for row in made))  # of version 0: no checksums
+        # of version 0: no checksums
+        old.write_text("".join(json.dumps(row) + "\n" for row in made))
         work = {"maccal report": (report(rows), HERE), "imports it needs": (["-c", NEEDED], HERE)}
         if sys.argv[1:]:
             work["older maccal"] = (report(old), Path(sys.argv[1]))

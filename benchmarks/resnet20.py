@@ -1,9 +1,11 @@
-"""A real overconfident network, calibrated: a public ResNet-20 for CIFAR-10 as trained, with a temperature, and with MaC-Cal.
+"""A real overconfident network, calibrated: a public ResNet-20 for CIFAR-10 as trained, with a
+temperature, and with MaC-Cal.
 
     python benchmarks/resnet20.py SHARED build/networks      # SHARED holds data/unpack and data/nets; about two minutes
 
-The network errs on 8.27 % of the 10,000 test images. The temperature is fitted on the even test images; MaC-Cal sees the training
-images only. All three are measured on the odd test images. Writes docs/reliability.png and results/resnet20.json.
+The network errs on 8.27 % of the 10,000 test images. The temperature is fitted on the even test
+images; MaC-Cal sees the training images only. All three are measured on the odd test images. Writes
+docs/reliability.png and results/resnet20.json.
 """
 
 import json
@@ -49,13 +51,28 @@ def main(shared: Path, folder: Path) -> None:
     labels = labels[1::2]
     probs = {name: softmax(z.double()) for name, z in models.items()}
     reliability(probs, labels).savefig(PROJECT / "docs" / "reliability.png", dpi=130)
-    rows = [{"name": name, **summary(logits=z, labels=labels, interval=True)} for name, z in models.items()]
+    rows = [
+        {"name": name, **summary(logits=z, labels=labels, interval=True)}
+        for name, z in models.items()
+    ]
     first, *others = probs
-    paired = {name: {k: d._asdict() for k, d in compare(probs[first], probs[name], labels).items()} for name in others}
-    record = {"temperature": scaling.temperature_, "rows": rows, "minus_as_trained": paired, "seed": 1, "torch": torch.__version__}
+    paired = {
+        name: {k: d._asdict() for k, d in compare(probs[first], probs[name], labels).items()}
+        for name in others
+    }
+    record = {
+        "temperature": scaling.temperature_,
+        "rows": rows,
+        "minus_as_trained": paired,
+        "seed": 1,
+        "torch": torch.__version__,
+    }
     write(PROJECT / "results" / "resnet20.json", json.dumps(record, indent=1) + "\n")
     for row in rows:
-        print(row["name"], *(f"{k} {row[k]:.4f}" for k in ("accuracy", "ece", "ece_low", "ece_high", "nll")))
+        print(
+            row["name"],
+            *(f"{k} {row[k]:.4f}" for k in ("accuracy", "ece", "ece_low", "ece_high", "nll")),
+        )
 
 
 if __name__ == "__main__":

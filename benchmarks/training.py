@@ -3,10 +3,12 @@
     python benchmarks/training.py SHARED build/networks      # about four minutes on two cores; writes results/training.json and .md
 
 plain    torch's DataLoader over a data set that transforms image by image (torchvision: crop, flip, to tensor, normalise), float32
-         in NCHW, SGD on the mean cross-entropy; with no worker and with one worker a core, the faster of the two
+         in NCHW, SGD on the mean cross-entropy; with no worker and with one worker a core, the
+         faster of the two
 ours     maccal.training.loop: whole batches, channels_last, bf16 where the processor has it; with and without bf16 and torch.compile
 
-Rounds alternate between the two, so that a noisy machine disturbs both; the ratio is the median over rounds, with its range.
+Rounds alternate between the two, so that a noisy machine disturbs both; the ratio is the median
+over rounds, with its range.
 """
 
 import json
@@ -38,13 +40,16 @@ STEPS, ROUNDS, BATCH = 12, 7, 128
 
 
 def transforms() -> Callable[[Image.Image], Tensor]:
-    lib = torch.library.Library("torchvision", "DEF")  # the operators a build without CUDA lacks: torchvision imports all the same
+    # the operators a build without CUDA lacks: torchvision imports all the same
+    lib = torch.library.Library("torchvision", "DEF")
     for op in ("nms", "qnms"):
         lib.define(f"{op}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     from torchvision import transforms as T
 
     normalise = T.Normalize(CIFAR.mean, CIFAR.std)
-    return T.Compose([T.RandomCrop(32, padding=4), T.RandomHorizontalFlip(), T.ToTensor(), normalise])
+    return T.Compose(
+        [T.RandomCrop(32, padding=4), T.RandomHorizontalFlip(), T.ToTensor(), normalise]
+    )
 
 
 class Images(Dataset):
@@ -65,7 +70,9 @@ def plain_steps(train: Split, model: str, workers: int) -> Iterator[None]:
     torch.manual_seed(1)
     network = build(model, 10)
     optimiser = torch.optim.SGD(network.parameters(), 0.1, momentum=0.9, weight_decay=5e-4)
-    loader = DataLoader(Images(train, transforms()), BATCH, shuffle=True, num_workers=workers, drop_last=True)
+    loader = DataLoader(
+        Images(train, transforms()), BATCH, shuffle=True, num_workers=workers, drop_last=True
+    )
     while True:
         for x, y in loader:
             optimiser.zero_grad()
@@ -124,9 +131,17 @@ def outside(steps: Iterator[Training]) -> float:
 
 def measure(train: Split, model: str) -> dict[str, object]:
     base = Recipe(precision="auto")
-    plain = {f"plain, {n} workers": plain_steps(train, model, n) for n in (0, torch.get_num_threads())}
-    recipes = {"ours": base, "ours, float32": replace(base, precision="fp32"), "ours, compiled": replace(base, compile=True)}
-    contestants = plain | {name: our_steps(train, model, recipe) for name, recipe in recipes.items()}
+    plain = {
+        f"plain, {n} workers": plain_steps(train, model, n) for n in (0, torch.get_num_threads())
+    }
+    recipes = {
+        "ours": base,
+        "ours, float32": replace(base, precision="fp32"),
+        "ours, compiled": replace(base, compile=True),
+    }
+    contestants = plain | {
+        name: our_steps(train, model, recipe) for name, recipe in recipes.items()
+    }
     for steps in contestants.values():
         rate(steps)  # warm-up
     rounds = [{name: rate(steps) for name, steps in contestants.items()} for _ in range(ROUNDS)]
@@ -134,15 +149,27 @@ def measure(train: Split, model: str) -> dict[str, object]:
     ratios = {name: [r[name] / r[best] for r in rounds] for name in recipes}
     return {
         "model": model,
-        "images per second": {name: round(statistics.median(r[name] for r in rounds)) for name in contestants},
+        "images per second": {
+            name: round(statistics.median(r[name] for r in rounds)) for name in contestants
+        },
         "against": best,
-        "ratio": {name: [round(f(r), 2) for f in (statistics.median, min, max)] for name, r in ratios.items()},
-        "outside forward and backward": round(statistics.median(outside(contestants["ours"]) for _ in range(3)), 4),
+        "ratio": {
+            name: [round(f(r), 2) for f in (statistics.median, min, max)]
+            for name, r in ratios.items()
+        },
+        "outside forward and backward": round(
+            statistics.median(outside(contestants["ours"]) for _ in range(3)), 4
+        ),
     }
 
 
 def table(rows: list[dict]) -> str:
-    lines = [__doc__.split("\n\n")[0], "", "| network | | images/s | ratio to plain | least to most |", "|---|---|---:|---:|---:|"]
+    lines = [
+        __doc__.split("\n\n")[0],
+        "",
+        "| network | | images/s | ratio to plain | least to most |",
+        "|---|---|---:|---:|---:|",
+    ]
     for row in rows:
         for name, images in row["images per second"].items():
             middle, low, high = row["ratio"].get(name, ["", "", ""])
@@ -158,7 +185,12 @@ def main() -> None:
     (images, labels), _ = cifar(Path(sys.argv[1]), Path(sys.argv[2]), 10)
     train = Split(images[:10_000], labels[:10_000])
     rows = [measure(train, model) for model in ("resnet20", "resnet8")]
-    about = {"steps a round": STEPS, "rounds": ROUNDS, "threads": torch.get_num_threads(), "torch": torch.__version__}
+    about = {
+        "steps a round": STEPS,
+        "rounds": ROUNDS,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+    }
     write(RESULTS / "training.json", json.dumps({**about, "rows": rows}, indent=1) + "\n")
     write(RESULTS / "training.md", table(rows))
     print(table(rows))

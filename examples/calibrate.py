@@ -1,10 +1,11 @@
-"""A network of your own, calibrated: the function that `maccal calibrate` asks for, and the same from Python.
+"""A network of your own, calibrated: the function that `maccal calibrate` asks for, and the same
+from Python.
 
     maccal calibrate examples/calibrate.py:build --out build/mine
     python examples/calibrate.py
 
-A small network learns 300 noisy handwritten digits by heart. 500 others are held out, the rest is the test.
-"""
+A small network learns 300 noisy handwritten digits by heart. 500 others are held out, the rest is
+the test."""
 
 import torch
 from sklearn.datasets import load_digits
@@ -39,4 +40,8 @@ if __name__ == "__main__":
     images, labels = test.dataset.tensors
     for name, network in (("as trained", model), ("calibrated", calibrated)):
         with torch.no_grad():
-            print(name, mc.summary(logits=network(images), labels=labels, interval=True)["verdict"], sep=": ")
+            print(
+                name,
+                mc.summary(logits=network(images), labels=labels, interval=True)["verdict"],
+                sep=": ",
+            )

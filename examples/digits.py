@@ -1,10 +1,11 @@
-"""Two classifiers of scikit-learn's handwritten digits, saved as files that `maccal evaluate` reads.
+"""Two classifiers of scikit-learn's handwritten digits, saved as files that `maccal evaluate`
+reads.
 
     python examples/digits.py build/demo
     maccal evaluate build/demo/naive-bayes.npz --compare build/demo/logistic.npz --out build/demo
 
-Naive Bayes multiplies probabilities that are far from independent, so it is nearly certain of everything, right or wrong.
-Half of the 1,797 images train the models, the other half is predicted.
+Naive Bayes multiplies probabilities that are far from independent, so it is nearly certain of
+everything, right or wrong. Half of the 1,797 images train the models, the other half is predicted.
 """
 
 import sys
@@ -22,7 +23,9 @@ folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 folder.mkdir(parents=True, exist_ok=True)
 
 images, labels = load_digits(return_X_y=True)
-train_x, test_x, train_y, test_y = train_test_split(images, labels, test_size=0.5, random_state=0, stratify=labels)
+train_x, test_x, train_y, test_y = train_test_split(
+    images, labels, test_size=0.5, random_state=0, stratify=labels
+)
 models = {
     "naive-bayes": GaussianNB(var_smoothing=1e-2),
     "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),

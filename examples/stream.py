@@ -1,10 +1,11 @@
-"""The confidence of a model over a data set of any size, on one process or many, in 100 kB of memory.
+"""The confidence of a model over a data set of any size, on one process or many, in 100 kB of
+memory.
 
     python examples/stream.py
     torchrun --nproc-per-node 2 examples/stream.py       # the same numbers from two processes
 
-Here the "model" is a random linear map and the data are drawn on the fly; put your own loader and model in their place.
-"""
+Here the "model" is a random linear map and the data are drawn on the fly; put your own loader and
+model in their place."""
 
 import os
 
@@ -21,7 +22,8 @@ total = mc.Stream.empty()
 for start in range(rank * BATCH, ROWS, world * BATCH):  # every rank takes its own batches
     generator = torch.Generator().manual_seed(start)
     logits = 2 * torch.randn(BATCH, CLASSES, generator=generator)
-    labels = torch.multinomial(logits.softmax(1), 1, generator=generator).squeeze(1)  # so the logits are calibrated ...
+    # so the logits are calibrated ...
+    labels = torch.multinomial(logits.softmax(1), 1, generator=generator).squeeze(1)
     total += mc.Stream.of(logits=1.5 * logits, labels=labels)  # ... and these are too sharp
 
 if world > 1:

@@ -1,9 +1,9 @@
 """python -m faults [part ...] [--count N] [--seed S] [--out results/reliability.json] [--sample]
 
-Runs the parts, or those that are named, puts their figures into the JSON beside those of the other parts, and makes
-docs/reliability.md when the JSON is the committed one. A part that was stopped is run again by its name; the others
-stay. Exit code 1 where a defect was found. `--sample` takes half a minute: a little of each part, for the tests.
-"""
+Runs the parts, or those that are named, puts their figures into the JSON beside those of the other
+parts, and makes docs/reliability.md when the JSON is the committed one. A part that was stopped is
+run again by its name; the others stay. Exit code 1 where a defect was found. `--sample` takes half
+a minute: a little of each part, for the tests."""
 
 import argparse
 import platform
@@ -41,7 +41,9 @@ class Part:
 
 
 QUICK = tuple(workload for workload in WORKLOADS if "cache" in workload.name)
-FULL = tuple(command for command in COMMANDS if command.name in ("calibrate with a cache", "data get"))
+FULL = tuple(
+    command for command in COMMANDS if command.name in ("calibrate with a cache", "data get")
+)
 READ = tuple(form for form in FORMATS if form.share == 1 or form.name == "row.json")
 PARTS = {
     "kills": Part(kills, 320, 4, {"workloads": QUICK}),
@@ -58,7 +60,10 @@ def recorded(name: str, count: int | None, seed: int, sample: bool) -> dict[str,
     part, tally = PARTS[name], Tally(seed)
     usual, options = (part.sample, part.options) if sample else (part.count, {})
     part.work(seed, count or usual, tally, **options)
-    versions = {"Python": platform.python_version(), **{package: version(package) for package in PACKAGES}}
+    versions = {
+        "Python": platform.python_version(),
+        **{package: version(package) for package in PACKAGES},
+    }
     return {**tally.json(), "versions": versions}
 
 
@@ -87,7 +92,10 @@ def main() -> int:
         results = save(options.out, name, part)
         found = sum(page.counted(part, word) for word in DEFECTS)
         bad += found
-        print(f"{name}: {part['count']:,} trials, {found} defects, {part['seconds'] / 60:.1f} minutes", flush=True)
+        print(
+            f"{name}: {part['count']:,} trials, {found} defects, {part['seconds'] / 60:.1f} minutes",
+            flush=True,
+        )
         for defect in part["defects"][:10]:
             print(f"  {defect['word']}: {defect['group']}: {defect['about']}", flush=True)
     if options.out.resolve() == page.RESULTS.resolve():

@@ -1,7 +1,8 @@
-"""Odd arguments for the public functions, drawn by hypothesis: mostly nearly right ones, for those get far.
+"""Odd arguments for the public functions, drawn by hypothesis: mostly nearly right ones, for those
+get far.
 
-A case says what is known of it: `sound` True must be answered, False must be refused, None may be either.
-"""
+A case says what is known of it: `sound` True must be answered, False must be refused, None may be
+either."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +31,13 @@ def examples(strategy: st.SearchStrategy[Any], number: int, count: int) -> list[
     found: list[Any] = []
 
     @seed(number)
-    @settings(max_examples=count, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(strategy)
     def collect(value: Any) -> None:
         found.append(value)
@@ -47,7 +54,9 @@ def dirichlet(rng: np.random.Generator, n: int, k: int) -> np.ndarray:
 
 
 def nearly_uniform(rng: np.random.Generator, n: int, k: int) -> np.ndarray:
-    return np.full((n, k), 1 / k) + rng.choice([0, 1e-16, 1e-12, 1e-7]) * rng.permutation(np.r_[1, -1, np.zeros(k - 2)])
+    return np.full((n, k), 1 / k) + rng.choice([0, 1e-16, 1e-12, 1e-7]) * rng.permutation(
+        np.r_[1, -1, np.zeros(k - 2)]
+    )
 
 
 def one_hot(rng: np.random.Generator, n: int, k: int) -> np.ndarray:
@@ -159,7 +168,10 @@ SAFE_LABELS = (np.int64, np.int32, np.int8, np.uint8, np.uint16, np.int16)
 
 @st.composite
 def scores(
-    draw: Any, makers: tuple[Any, ...] = PROBS, bad: tuple[float, ...] = BAD, classes: tuple[int, ...] = CLASSES
+    draw: Any,
+    makers: tuple[Any, ...] = PROBS,
+    bad: tuple[float, ...] = BAD,
+    classes: tuple[int, ...] = CLASSES,
 ) -> tuple[Value, Value]:
     """Probabilities or logits, and labels."""
     rng = np.random.default_rng(draw(st.integers(0, 1 << 32)))
@@ -168,9 +180,13 @@ def scores(
     exact = maker(rng, n, k)
     labels = sound_labels(rng, exact)
     exact = exact.astype(draw(st.sampled_from([np.float64, np.float32])))
-    twist = draw(st.sampled_from(["sound", "sound", "odd scores", "odd labels", "bad value", "bad label"]))
+    twist = draw(
+        st.sampled_from(["sound", "sound", "odd scores", "odd labels", "bad value", "bad label"])
+    )
     if twist == "sound":
-        return packed(draw, exact, maker.__name__), packed(draw, labels.astype(draw(st.sampled_from(SAFE_LABELS))), "labels")
+        return packed(draw, exact, maker.__name__), packed(
+            draw, labels.astype(draw(st.sampled_from(SAFE_LABELS))), "labels"
+        )
     if twist == "bad value":
         exact[rng.integers(n), rng.integers(k)] = value = draw(st.sampled_from(bad))
         return Value(exact, False, f"{maker.__name__} with {value}"), Value(labels, True, "labels")
@@ -202,9 +218,16 @@ def outcomes(draw: Any) -> tuple[Value, Value]:
     """Confidences and whether each was right."""
     rng = np.random.default_rng(draw(st.integers(0, 1 << 32)))
     n = draw(st.sampled_from(ROWS))
-    some = [rng.random(n), np.full(n, rng.random()), rng.integers(0, 2, n).astype(float), rng.integers(0, 16, n) / 15]
+    some = [
+        rng.random(n),
+        np.full(n, rng.random()),
+        rng.integers(0, 2, n).astype(float),
+        rng.integers(0, 16, n) / 15,
+    ]
     confidence = some[draw(st.integers(0, 3))]
-    correct = [rng.random(n) < confidence, np.ones(n, bool), np.zeros(n, bool)][draw(st.integers(0, 2))]
+    correct = [rng.random(n) < confidence, np.ones(n, bool), np.zeros(n, bool)][
+        draw(st.integers(0, 2))
+    ]
     twist = draw(st.sampled_from(["sound", "sound", "odd", "odd correct", "bad value"]))
     if twist == "sound":
         hits = correct.astype(draw(st.sampled_from([bool, np.int64, np.float64, np.uint8])))
@@ -212,14 +235,18 @@ def outcomes(draw: Any) -> tuple[Value, Value]:
     if twist == "bad value":
         confidence = confidence.copy()
         confidence[rng.integers(n)] = draw(st.sampled_from(BAD))
-        return Value(confidence, False, "a confidence out of range"), Value(correct, True, "correct")
+        return Value(confidence, False, "a confidence out of range"), Value(
+            correct, True, "correct"
+        )
     name = draw(st.sampled_from(sorted(ODD)))
     if twist == "odd":
         return odd(name, confidence), Value(correct, True, "correct")
     return Value(confidence, True, "confidence"), odd(name, correct.astype(np.int64))
 
 
-def choice(sound: tuple[Any, ...], unsound: tuple[Any, ...], either: tuple[Any, ...] = ()) -> st.SearchStrategy[Value]:
+def choice(
+    sound: tuple[Any, ...], unsound: tuple[Any, ...], either: tuple[Any, ...] = ()
+) -> st.SearchStrategy[Value]:
     """A parameter: mostly sound."""
     values = [Value(value, True, repr(value)) for value in sound for _ in range(3)]
     values += [Value(value, False, repr(value)) for value in unsound]
@@ -227,7 +254,11 @@ def choice(sound: tuple[Any, ...], unsound: tuple[Any, ...], either: tuple[Any, 
     return st.sampled_from(values)
 
 
-BINS = choice((15, 1, 2, 100, np.int64(15)), (0, -1, 2.5, "15", float("nan")), (None, True, 10**8, 10**30, np.float64(15)))
+BINS = choice(
+    (15, 1, 2, 100, np.int64(15)),
+    (0, -1, 2.5, "15", float("nan")),
+    (None, True, 10**8, 10**30, np.float64(15)),
+)
 RESAMPLES = choice((10, 1), (0, -1, 2.5, "10"), (None,))
 SEEDS = choice((0, 1, 2**31), (), (-1, None, 2**64, "0", 1.5))
 SHARE = choice((0.5, 1.0, 0.01), (0.0, -0.5, 1.5, float("nan"), float("inf")), (None, "0.5"))

@@ -1,4 +1,5 @@
-"""The command line in this process, as a user would type it, and folders as values that can be compared.
+"""The command line in this process, as a user would type it, and folders as values that can be
+compared.
 
 run(words, folder)     exit code and what it said; to be called in a forked process
 snapshot(folder)       every file below the folder by name, times left out
@@ -14,7 +15,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# How long things took is in some files, and so in their checksums and sizes; a row has the checksum of its history
+# How long things took is in some files, and so in their checksums and sizes; a row has the checksum
+# of its history
 TIMES = ("seconds", "checksum", "bytes", "history.jsonl")
 
 

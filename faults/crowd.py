@@ -2,9 +2,9 @@
 
     crowd(seed, count, tally)    about `count` processes in all, 4 to 8 at a time
 
-Outcomes: same (as alone: heads as accurate, runs and rows to the bit), silent (another result), wrong (litter, or exit
-code 2), crash. The cache is read by loaders that shuffle: features must stay with their labels.
-"""
+Outcomes: same (as alone: heads as accurate, runs and rows to the bit), silent (another result),
+wrong (litter, or exit code 2), crash. The cache is read by loaders that shuffle: features must stay
+with their labels."""
 
 import os
 import random
@@ -24,7 +24,8 @@ from faults.tally import Outcome, Tally
 PATIENCE = 600.0
 WORKERS = (4, 6, 8)
 
-# The features of the classes are far apart, so that any head worth its name is right; the rows come in random order
+# The features of the classes are far apart, so that any head worth its name is right; the rows come
+# in random order
 SHUFFLED = """
 import os
 import torch
@@ -55,12 +56,20 @@ def on_a_cache(number: int, seed: int, place: Path) -> Iterator[Outcome]:
     if waited(calibrated(place, "alone", "own", 0), PATIENCE) != 0:
         raise RuntimeError("the model could not be calibrated alone")
     alone = accuracy(place, "alone")
-    codes = together([calibrated(place, f"out{member}", "cache", 100 * seed + member) for member in range(number)])
+    codes = together(
+        [
+            calibrated(place, f"out{member}", "cache", 100 * seed + member)
+            for member in range(number)
+        ]
+    )
     for member, code in enumerate(codes):
         word, why = ended(code)
         right = accuracy(place, f"out{member}") if code == 0 else 0.0
         if code == 0 and right < alone - 0.02:
-            word, why = "silent", f"a head is right in {right:.1%} of the rows, alone in {alone:.1%}"
+            word, why = (
+                "silent",
+                f"a head is right in {right:.1%} of the rows, alone in {alone:.1%}",
+            )
         yield Outcome("one cache", word, f"seed {seed}, {number} processes: {why}")
     if left := [path.name for path in (place / "cache").iterdir() if path.name.endswith(".part")]:
         yield Outcome("one cache", "wrong", f"seed {seed}, {number} processes: left over {left}")
@@ -71,7 +80,9 @@ def calibrated(place: Path, out: str, cache: str, order: int) -> int:
 
     def work() -> int:
         os.environ["ORDER"] = str(order)
-        return run(["calibrate", "mine.py:build", "--cache", cache, "--epochs", "10", "--out", out], place).code
+        return run(
+            ["calibrate", "mine.py:build", "--cache", cache, "--epochs", "10", "--out", out], place
+        ).code
 
     return forked(work)
 
@@ -97,7 +108,13 @@ def on_a_run(number: int, seed: int, place: Path) -> Iterator[Outcome]:
         if waited(forked(lambda: run(TRAIN, alone).code), PATIENCE) != 0:
             raise RuntimeError("the run could not be made alone")
     codes = together([forked(lambda: run(TRAIN, place).code) for _ in range(number)])
-    yield from compared("one run folder", codes, snapshot(place), snapshot(alone), f"seed {seed}, {number} processes")
+    yield from compared(
+        "one run folder",
+        codes,
+        snapshot(place),
+        snapshot(alone),
+        f"seed {seed}, {number} processes",
+    )
 
 
 def on_a_grid(number: int, seed: int, place: Path) -> Iterator[Outcome]:
@@ -108,7 +125,9 @@ def on_a_grid(number: int, seed: int, place: Path) -> Iterator[Outcome]:
         if waited(program(*GRID, "local")(alone, None), PATIENCE) != 0:
             raise RuntimeError(f"the grid could not be made alone: {said(alone)}")
     codes = together([program(*GRID, "local")(place, None) for _ in range(number)])
-    yield from compared("one grid", codes, snapshot(place), snapshot(alone), f"seed {seed}, {number} processes")
+    yield from compared(
+        "one grid", codes, snapshot(place), snapshot(alone), f"seed {seed}, {number} processes"
+    )
 
 
 def ended(code: int | None) -> tuple[str, str]:
@@ -117,19 +136,29 @@ def ended(code: int | None) -> tuple[str, str]:
     return ("wrong", "exit code 2") if code == 2 else ("crash", f"exit code {code}")
 
 
-def compared(group: str, codes: list[int | None], found: dict[str, str], wanted: dict[str, str], about: str) -> Iterator[Outcome]:
+def compared(
+    group: str, codes: list[int | None], found: dict[str, str], wanted: dict[str, str], about: str
+) -> Iterator[Outcome]:
     """One outcome for each process, and one for what they leave behind."""
     for code in codes:
         word, why = ended(code)
         yield Outcome(group, word, f"{about}: {why}")
     if different := differences(found, wanted):
-        yield Outcome(group, "silent" if "another" in different else "wrong", f"{about}: {different}")
+        yield Outcome(
+            group, "silent" if "another" in different else "wrong", f"{about}: {different}"
+        )
 
 
 SCENES = (on_a_cache, on_a_run, on_a_grid)
 
 
-def crowd(seed: int, count: int, tally: Tally, scenes: tuple[Any, ...] = SCENES, workers: tuple[int, ...] = WORKERS) -> None:
+def crowd(
+    seed: int,
+    count: int,
+    tally: Tally,
+    scenes: tuple[Any, ...] = SCENES,
+    workers: tuple[int, ...] = WORKERS,
+) -> None:
     rng, top, done = random.Random(seed), workspace(), 0
     try:
         while done < count:

@@ -1,11 +1,12 @@
-"""Damages a file and looks at what its reader makes of it: what every format that we write or read does with bad disks.
+"""Damages a file and looks at what its reader makes of it: what every format that we write or read
+does with bad disks.
 
     damage(seed, count, tally)    about `count` trials, shared out over FORMATS
 
-Outcomes: noticed (an error of one line, or a warning and the right result), harmless (the right result), silent (another
-result and no word), not promised (the same from a file without a checksum), wrong (an error of several lines), crash
-(anything else). The right result is the one of the undamaged file, to the bit.
-"""
+Outcomes: noticed (an error of one line, or a warning and the right result), harmless (the right
+result), silent (another result and no word), not promised (the same from a file without a
+checksum), wrong (an error of several lines), crash (anything else). The right result is the one of
+the undamaged file, to the bit."""
 
 import os
 import random
@@ -140,7 +141,10 @@ def tried(trial: Trial, pristine: Path, work: Path) -> Outcome:
 
 @cache
 def right(form: Format, pristine: Path, work: Path) -> object:
-    """What the undamaged file gives; the reader is asked twice, for an answer that changes could not be judged."""
+    """What the undamaged file gives.
+
+    The reader is asked twice, for an answer that changes could not be judged.
+    """
     answers: list[object] = []
     for number in range(2):
         folder = work / f"right{number}" / "specimen"
@@ -164,7 +168,11 @@ def plan(seed: int, count: int, formats: tuple[Format, ...] = FORMATS) -> list[T
 
 
 def damage(
-    seed: int, count: int, tally: Tally, formats: tuple[Format, ...] = FORMATS, make: Callable[..., None] = specimens.make
+    seed: int,
+    count: int,
+    tally: Tally,
+    formats: tuple[Format, ...] = FORMATS,
+    make: Callable[..., None] = specimens.make,
 ) -> None:
     place = workspace()
     try:
@@ -175,7 +183,9 @@ def damage(
             own.mkdir(exist_ok=True)
             return [tried(trial, place / "pristine", own)]
 
-        for outcome in trials(plan(seed, count, formats), work, name=lambda trial: (trial.format.name, trial.about)):
+        for outcome in trials(
+            plan(seed, count, formats), work, name=lambda trial: (trial.format.name, trial.about)
+        ):
             tally.add(outcome)
     finally:
         shutil.rmtree(place, ignore_errors=True)

@@ -2,11 +2,11 @@
 
     disk(seed, count, tally)    about `count` trials, shared out over COMMANDS
 
-The disk is a tmpfs of a few megabytes where mounting is allowed; elsewhere no file may grow beyond a limit
-(RLIMIT_FSIZE). Room is left for a random part of what the command writes. It must say so in one line with exit code 2,
-leave the files that were there whole, leave no part behind, and succeed when there is room again, with the bits of a
-run that never ran out. Outcomes: same, wrong, silent, crash; enough room (nothing to be seen).
-"""
+The disk is a tmpfs of a few megabytes where mounting is allowed; elsewhere no file may grow beyond
+a limit (RLIMIT_FSIZE). Room is left for a random part of what the command writes. It must say so in
+one line with exit code 2, leave the files that were there whole, leave no part behind, and succeed
+when there is room again, with the bits of a run that never ran out. Outcomes: same, wrong, silent,
+crash; enough room (nothing to be seen)."""
 
 import os
 import random
@@ -56,7 +56,9 @@ def maccal_command(*words: str) -> Callable[[Path], Said]:
 
 CACHED = ("calibrate", "mine.py:build", "--cache", "cache", "--epochs", "2", "--out", "out")
 COMMANDS = (
-    Command("train", maccal_command(*TRAIN), kept=("checkpoint.pt", "config.json", "history.jsonl")),
+    Command(
+        "train", maccal_command(*TRAIN), kept=("checkpoint.pt", "config.json", "history.jsonl")
+    ),
     Command("calibrate with a cache", maccal_command(*CACHED), with_model),
     Command("evaluate", maccal_command("evaluate", RUN, "--resamples", "20"), with_run),
     Command("report", maccal_command("report", "rows.jsonl", "--out", "report.html"), with_rows),
@@ -70,7 +72,10 @@ COMMANDS = (
 def mounted(folder: Path) -> bool:
     """Put a small disk there, if this user may."""
     words = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(folder)]
-    return shutil.which("mount") is not None and subprocess.run(words, capture_output=True, check=False).returncode == 0
+    return (
+        shutil.which("mount") is not None
+        and subprocess.run(words, capture_output=True, check=False).returncode == 0
+    )
 
 
 @contextmanager
@@ -101,7 +106,9 @@ def limited(command: Command, folder: Path, room: int | None) -> int:
             resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
         said = command.run(folder)
         if room is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            resource.setrlimit(
+                resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+            )
         (folder.parent / "said").write_text(said.err)
         return said.code
 
@@ -129,12 +136,16 @@ def alone(command: Command, place: Path) -> Alone:
     before, size = snapshot(folder), used(folder)
     code = waited(limited(command, folder, None), PATIENCE)
     if code != 0:
-        raise RuntimeError(f"{command.name}, with room enough, ended with {code}: {kills.said(folder)}")
+        raise RuntimeError(
+            f"{command.name}, with room enough, ended with {code}: {kills.said(folder)}"
+        )
     return Alone(before, snapshot(folder), used(folder) - size)
 
 
 def used(folder: Path) -> int:
-    return sum(-(-path.stat().st_size // 4096) * 4096 for path in folder.rglob("*") if path.is_file())
+    return sum(
+        -(-path.stat().st_size // 4096) * 4096 for path in folder.rglob("*") if path.is_file()
+    )
 
 
 def tried(command: Command, good: Alone, share: float, place: Path) -> Outcome:
@@ -154,7 +165,11 @@ def tried(command: Command, good: Alone, share: float, place: Path) -> Outcome:
             return Outcome(command.name, "crash" if code != 2 else "wrong", f"{about}: {problem}")
         again = waited(limited(command, folder, None), PATIENCE)
         word, why = kills.judged(again, snapshot(folder), good.after)
-        return Outcome(command.name, word, f"{about}, then room: {why}; it said: {kills.said(folder)}" if why else about)
+        return Outcome(
+            command.name,
+            word,
+            f"{about}, then room: {why}; it said: {kills.said(folder)}" if why else about,
+        )
 
 
 def complaint(command: Command, good: Alone, code: int | None, folder: Path) -> str:
@@ -165,10 +180,16 @@ def complaint(command: Command, good: Alone, code: int | None, folder: Path) -> 
     if "\n" in words or not words:
         return f"not one line: {words[:200]}"
     found = snapshot(folder)
-    left = [name for name in found if name.endswith(".part") and Path(name).name not in command.kept]
+    left = [
+        name for name in found if name.endswith(".part") and Path(name).name not in command.kept
+    ]
     if left:
         return f"left over {', '.join(left)}"
-    torn = [name for name, old in good.before.items() if found.get(name) not in (old, good.after.get(name))]
+    torn = [
+        name
+        for name, old in good.before.items()
+        if found.get(name) not in (old, good.after.get(name))
+    ]
     return f"not whole: {', '.join(torn)}" if torn else ""
 
 

@@ -1,12 +1,13 @@
-"""File events of this process below a folder, counted; at one of them the process is killed, or the power fails.
+"""File events of this process below a folder, counted; at one of them the process is killed, or the
+power fails.
 
     Events(folder).watch()                       count them
     Events(folder, at=7).watch()                 SIGKILL just before the eighth
     Events(folder, at=7, power=True).watch()     the same; what was written and not yet flushed is half lost
 
-An event is opening a file to write, renaming, removing, making a folder, linking, truncating, or fsync. Between two
-events nothing on the disk changes but the contents of open files, so all of them together are all moments that
-differ.
+An event is opening a file to write, renaming, removing, making a folder, linking, truncating, or
+fsync. Between two events nothing on the disk changes but the contents of open files, so all of them
+together are all moments that differ.
 """
 
 import os
@@ -52,7 +53,11 @@ class Events:
         if event == "open" and isinstance(args[0], str | bytes | os.PathLike) and args[2] & WRITING:
             self.opened(os.fsdecode(args[0]))
         elif event in EVENTS:
-            paths = [absolute(os.fsdecode(arg)) for arg in args[:2] if isinstance(arg, str | bytes | os.PathLike)]
+            paths = [
+                absolute(os.fsdecode(arg))
+                for arg in args[:2]
+                if isinstance(arg, str | bytes | os.PathLike)
+            ]
             self.happens(*paths)
             if event == "os.rename":
                 self.renamed(*paths)

@@ -38,7 +38,8 @@ class Call:
     within: Range = ANY
     nan: bool = False  # whether the documentation says NaN
     share: float = 1.0
-    foreign: bool = False  # RuntimeError and long messages are the user's model's or scikit-learn's, and pass through
+    # RuntimeError and long messages are the user's model's or scikit-learn's, and pass through
+    foreign: bool = False
 
 
 def numbers(answer: Any) -> Iterator[float]:
@@ -58,18 +59,26 @@ def numbers(answer: Any) -> Iterator[float]:
 
 
 def documented(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the NaNs that a summary promises: no interval from one row, and nothing beside an infinite NLL."""
+    """Without the NaNs that a summary promises.
+
+    No interval from one row, and nothing beside an infinite NLL.
+    """
     endless = answer.get("nll") == math.inf
     found = {}
     for name, value in answer.items():
-        promised = name.endswith(("_low", "_high")) or (endless and (name.startswith("nll") or name == "temperature"))
+        promised = name.endswith(("_low", "_high")) or (
+            endless and (name.startswith("nll") or name == "temperature")
+        )
         if not (promised and isinstance(value, float) and math.isnan(value)):
             found[name] = value
     return found
 
 
 def range_error(answer: Any, call: Call) -> str:
-    """What is wrong with an answer, or nothing; rounding may carry a number past its end by a little."""
+    """What is wrong with an answer, or nothing.
+
+    Rounding may carry a number past its end by a little.
+    """
     low, high = call.within
     for number in numbers(answer):
         if math.isnan(number):
@@ -85,7 +94,9 @@ def one(strategy: st.SearchStrategy[tuple[Value, ...]]) -> st.SearchStrategy[tup
     return strategy.map(lambda values: values[:1])
 
 
-def swapped(strategy: st.SearchStrategy[tuple[Value, Value]]) -> st.SearchStrategy[tuple[Value, ...]]:
+def swapped(
+    strategy: st.SearchStrategy[tuple[Value, Value]],
+) -> st.SearchStrategy[tuple[Value, ...]]:
     """Two vectors of scores out of confidences: any numbers may be scores."""
     return st.tuples(strategy, strategy).map(lambda pairs: (loose(pairs[0][0]), loose(pairs[1][0])))
 
@@ -103,7 +114,8 @@ def both_loose(values: tuple[Value, ...]) -> tuple[Value, ...]:
 PROBS = cases.scores()
 LOGITS = cases.scores(cases.LOGITS, (float("nan"), float("inf"), -float("inf")))
 OUTCOMES = cases.outcomes()
-TWO = cases.scores((cases.dirichlet, cases.nearly_uniform, cases.ties, cases.same_row))  # no infinite NLL
+# no infinite NLL
+TWO = cases.scores((cases.dirichlet, cases.nearly_uniform, cases.ties, cases.same_row))
 PAIR = TWO.map(lambda both: (both[0], both[0], both[1]))
 
 
@@ -162,7 +174,9 @@ def extracted(x: Any, y: Any) -> Any:
 
 
 def calibrated(x: Any, y: Any, **options: Any) -> Any:
-    made = maccal.calibrate(model(), [(x, y)], config=maccal.Stage2(epochs=1), accuracy=0.5, **options)
+    made = maccal.calibrate(
+        model(), [(x, y)], config=maccal.Stage2(epochs=1), accuracy=0.5, **options
+    )
     return list(made.parameters())
 
 
@@ -174,14 +188,31 @@ def predicted(probs: Any, labels: Any, **options: Any) -> Any:
     return maccal.Predictions(probs, "probs", labels).summary(resamples=5, **options)
 
 
-# Any finite numbers may be features and any class a label, but from one row or one class there is nothing to learn
+# Any finite numbers may be features and any class a label, but from one row or one class there is
+# nothing to learn
 FEATURES = cases.scores(cases.LOGITS, (float("nan"), float("inf"))).map(both_loose)
 INPUTS = cases.scores(cases.LOGITS, (float("nan"), float("inf")), classes=(10,)).map(both_loose)
 
 
-WORDS = st.sampled_from(["resnet8", "vanilla", "digits", "", "no such", "../x", "maccal", "a+b", "mixup+maccal", "\0", "ä" * 300])
+WORDS = st.sampled_from(
+    [
+        "resnet8",
+        "vanilla",
+        "digits",
+        "",
+        "no such",
+        "../x",
+        "maccal",
+        "a+b",
+        "mixup+maccal",
+        "\0",
+        "ä" * 300,
+    ]
+)
 NAME = WORDS.map(lambda word: (Value(word, None, repr(word)),))
-NUMBERS = st.sampled_from([0, 1, -1, 2, 10, 0.5, float("nan"), float("inf"), "x", None, True, 10**30, (0.5,), ("a",)])
+NUMBERS = st.sampled_from(
+    [0, 1, -1, 2, 10, 0.5, float("nan"), float("inf"), "x", None, True, 10**30, (0.5,), ("a",)]
+)
 SETTINGS = NUMBERS.map(lambda value: Value(value, None, repr(value)))
 
 
@@ -222,27 +253,45 @@ CALLS: dict[str, Call] = {
     "softmax": Call(metrics.softmax, one(LOGITS), within=UNIT),
     "summary": Call(metrics.summary, PROBS, WITH_BINS, share=0.5),
     "summary of logits": Call(lambda z, y: metrics.summary(logits=z, labels=y), LOGITS, share=0.3),
-    "summary with intervals": Call(lambda p, y, **more: metrics.summary(p, y, interval=True, **more), PROBS, DRAWS, share=0.2),
+    "summary with intervals": Call(
+        lambda p, y, **more: metrics.summary(p, y, interval=True, **more), PROBS, DRAWS, share=0.2
+    ),
     "top_label": Call(metrics.top_label, PROBS, within=UNIT),
-    "bootstrap": Call(bootstrapped, OUTCOMES.map(both_loose), {**DRAWS, "level": cases.LEVEL}, share=0.3),
+    "bootstrap": Call(
+        bootstrapped, OUTCOMES.map(both_loose), {**DRAWS, "level": cases.LEVEL}, share=0.3
+    ),
     "Bins": Call(binned, OUTCOMES, WITH_BINS),
     "Stream": Call(stream, PROBS, WITH_BINS, share=0.5),
     "Predictions": Call(predicted, PROBS, WITH_BINS, share=0.3),
     "TemperatureScaling": Call(scaled, LOGITS.map(both_loose), within=UNIT, share=0.3),
     "reliability": Call(drawn, PROBS, WITH_BINS, share=0.02),
     "calibrate_head": Call(
-        head, FEATURES, {"accuracy": SETTINGS, "classes": SETTINGS, "ceiling": SETTINGS, "seed": cases.SEEDS}, share=0.3
+        head,
+        FEATURES,
+        {"accuracy": SETTINGS, "classes": SETTINGS, "ceiling": SETTINGS, "seed": cases.SEEDS},
+        share=0.3,
     ),
     "calibrate_heads": Call(heads, FEATURES, share=0.2),
-    "MaCCalClassifier": Call(estimator, FEATURES, {"validation_fraction": SETTINGS}, UNIT, share=0.1, foreign=True),
+    "MaCCalClassifier": Call(
+        estimator, FEATURES, {"validation_fraction": SETTINGS}, UNIT, share=0.1, foreign=True
+    ),
     "extract": Call(extracted, INPUTS, share=0.5, foreign=True),
-    "calibrate": Call(calibrated, INPUTS, {"head": NAME.map(lambda name: name[0])}, share=0.2, foreign=True),
+    "calibrate": Call(
+        calibrated, INPUTS, {"head": NAME.map(lambda name: name[0])}, share=0.2, foreign=True
+    ),
     "find_head": Call(found_head, one(INPUTS), share=0.3, foreign=True),
     "build": Call(lambda name: maccal.build(name, 3).num_features, NAME, share=0.02),
     "method": Call(lambda name: len(maccal.method(name).name), NAME, share=0.05),
     "load": Call(lambda name: len(maccal.load(name, "/nonexistent").test), NAME, share=0.05),
-    "Recipe": Call(lambda values: maccal.Recipe(**values).lr_at(0), settings(maccal.Recipe), share=0.3, nan=True),
-    "Stage2": Call(lambda values: bool(maccal.Stage2(**values)), settings(maccal.Stage2), share=0.3),
+    "Recipe": Call(
+        lambda values: maccal.Recipe(**values).lr_at(0),
+        settings(maccal.Recipe),
+        share=0.3,
+        nan=True,
+    ),
+    "Stage2": Call(
+        lambda values: bool(maccal.Stage2(**values)), settings(maccal.Stage2), share=0.3
+    ),
 }
 
 # Public names that are called elsewhere or hold no logic

@@ -2,11 +2,11 @@
 
     fuzz(seed, count, tally)    about `count` inputs: half of them files, half of them arguments
 
-Files: sound ones changed in many places at once, ones made by grammar.py, things that are no file, and where atheris is
-installed what it finds by following the branches that the reader takes (guided.py). Arguments: cases.py.
-Outcomes: answered (in range), refused (ValueError or TypeError, one line), wrong (a sound input was refused), silent (NaN
-or a number out of range, or an answer where there is none), crash (another error, a signal, a hang, too much memory).
-"""
+Files: sound ones changed in many places at once, ones made by grammar.py, things that are no file,
+and where atheris is installed what it finds by following the branches that the reader takes
+(guided.py). Arguments: cases.py. Outcomes: answered (in range), refused (ValueError or TypeError,
+one line), wrong (a sound input was refused), silent (NaN or a number out of range, or an answer
+where there is none), crash (another error, a signal, a hang, too much memory)."""
 
 import os
 import random
@@ -30,7 +30,17 @@ SECONDS = 20.0  # that a task may take
 GUIDED = 10_000  # inputs from which on some are found by atheris, which takes seconds to start
 MEMORY = 1 << 30  # bytes that an input may cost: some arrays of a few numbers
 QUICK = tuple(form for form in FORMATS if form.share == 1)  # the readers that need no command line
-NUMBERS = (b"\0", b"\xff", b"\x7f", b"\x80", b"\xff\xff\xff\xff", b"\0\0\0\x80", b"\xff\xff\xff\x7f", b"\xff" * 8, b"\0" * 8)
+NUMBERS = (
+    b"\0",
+    b"\xff",
+    b"\x7f",
+    b"\x80",
+    b"\xff\xff\xff\xff",
+    b"\0\0\0\x80",
+    b"\xff\xff\xff\x7f",
+    b"\xff" * 8,
+    b"\0" * 8,
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +73,9 @@ def draws(call: Call, task: Task) -> list[Any]:
     options = st.fixed_dictionaries({}, optional=dict(call.options))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch and numpy warn of what is made on purpose here
-        return cases.examples(st.tuples(call.arguments, options), task.rng.randrange(1 << 32), size_of(call))
+        return cases.examples(
+            st.tuples(call.arguments, options), task.rng.randrange(1 << 32), size_of(call)
+        )
 
 
 def tried_call(task: Task) -> list[Outcome]:
@@ -73,7 +85,9 @@ def tried_call(task: Task) -> list[Outcome]:
         values = [*arguments, *options.values()]
         known = [value.sound for value in values]
         sound = False if False in known else None if None in known else True
-        words = [value.name for value in arguments] + [f"{key}={value.name}" for key, value in options.items()]
+        words = [value.name for value in arguments] + [
+            f"{key}={value.name}" for key, value in options.items()
+        ]
         about = f"{task.about}, input {index}: {', '.join(words)[:200]}"
         given = {key: value.value for key, value in options.items()}
         word, why = judged(call, [value.value for value in arguments], given, sound)
@@ -81,7 +95,9 @@ def tried_call(task: Task) -> list[Outcome]:
     return found
 
 
-def judged(call: Call, arguments: list[Any], options: dict[str, Any], sound: bool | None) -> tuple[str, str]:
+def judged(
+    call: Call, arguments: list[Any], options: dict[str, Any], sound: bool | None
+) -> tuple[str, str]:
     """The outcome of one call."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -148,23 +164,33 @@ def placed(form: Format, pristine: Path, work: Path) -> tuple[Path, Path]:
 
 
 def read_as(form: Format, folder: Path, right: object) -> tuple[str, str]:
-    """As damage.py judges it; a file of another content may well be answered otherwise, if its checksum is right."""
+    """As damage.py judges it.
+
+    A file of another content may well be answered otherwise, if its checksum is right.
+    """
     word, why = damage.judged(lambda: form.read(folder), right, promised=False)
-    return {"noticed": "refused", "harmless": "answered", "not promised": "answered"}.get(word, word), why
+    return {"noticed": "refused", "harmless": "answered", "not promised": "answered"}.get(
+        word, word
+    ), why
 
 
 # All of it
 
 
 def plan(seed: int, count: int) -> list[Task]:
-    tasks = [Task("special", form.name, number, seed) for form in QUICK for number in range(len(grammar.SPECIAL))]
+    tasks = [
+        Task("special", form.name, number, seed)
+        for form in QUICK
+        for number in range(len(grammar.SPECIAL))
+    ]
     whole = sum(call.share for call in CALLS.values())
     for name, call in CALLS.items():
         many = 1 + round(count / 2 * call.share / whole / size_of(call))
         tasks += [Task("call", name, number, seed) for number in range(many)]
     for form in QUICK:
         tasks += [
-            Task("mutation", form.name, number, seed) for number in range(1 + int(0.35 * count / SIZES["mutation"] / len(QUICK)))
+            Task("mutation", form.name, number, seed)
+            for number in range(1 + int(0.35 * count / SIZES["mutation"] / len(QUICK)))
         ]
     for name in grammar.WRITERS:
         slow = next(form for form in FORMATS if form.name == name).share < 1
@@ -177,7 +203,10 @@ def plan(seed: int, count: int) -> list[Task]:
 def fuzz(seed: int, count: int, tally: Tally) -> None:
     place = workspace()
     try:
-        specimens.make(place / "pristine", tuple(form for form in FORMATS if form in QUICK or form.name in grammar.WRITERS))
+        specimens.make(
+            place / "pristine",
+            tuple(form for form in FORMATS if form in QUICK or form.name in grammar.WRITERS),
+        )
         work = worker(place)
         names = lambda task: (task.name, task.about)  # noqa: E731
         for outcome in trials(plan(seed, count), work, name=names, seconds=SECONDS, memory=MEMORY):

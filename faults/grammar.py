@@ -1,4 +1,5 @@
-"""Files that are written by the rules of their format and hold what nobody expects: types, shapes, sizes, text, kinds.
+"""Files that are written by the rules of their format and hold what nobody expects: types, shapes,
+sizes, text, kinds.
 
 WRITERS    format -> a function of a random generator and the specimen's bytes that gives the bytes of a new file
 SPECIAL    things that are no regular file, in the place of one
@@ -90,10 +91,14 @@ def odd_npy(rng: random.Random, specimen: bytes = b"") -> bytes:
     order = rng.choice(("False", "False", "True", "1", "None"))
     text = f"{{'descr': {rng.choice(DESCRIPTIONS)}, 'fortran_order': {order}, 'shape': {rng.choice(SHAPES)}, }}"
     if rng.random() < 0.05:
-        text = rng.choice((DEEP[:5000], "(" * 500, "{" * 9999, "__import__('os')", text + "\\", "1" * 60_000))
+        text = rng.choice(
+            (DEEP[:5000], "(" * 500, "{" * 9999, "__import__('os')", text + "\\", "1" * 60_000)
+        )
     version = rng.choice((b"\x01\x00", b"\x02\x00", b"\x03\x00", b"\x09\x00"))
     data = (text + "\n").encode()
-    size = struct.pack("<H" if version[0] == 1 else "<I", min(len(data) + rng.choice((0, 0, 0, 0, 1, -1)), 65535))
+    size = struct.pack(
+        "<H" if version[0] == 1 else "<I", min(len(data) + rng.choice((0, 0, 0, 0, 1, -1)), 65535)
+    )
     return b"\x93NUMPY" + version + size + data + rng.randbytes(rng.choice((0, 8, 240, 720)))
 
 
@@ -118,12 +123,17 @@ def odd_npz(rng: random.Random, specimen: bytes = b"") -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for _ in range(rng.choice((0, 1, 2, 2, 3, 5))):
-            name = rng.choice((*NAMES, "../x", "ä" * 200, "a/b", "a\0")) + rng.choice((".npy", ".npy", ".npy", ""))
+            name = rng.choice((*NAMES, "../x", "ä" * 200, "a/b", "a\0")) + rng.choice(
+                (".npy", ".npy", ".npy", "")
+            )
             data = odd_npy(rng) if rng.random() < 0.3 else sound_npy(some_array(rng))
-            method = rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
+            method = rng.choice(
+                (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+            )
             with_warnings_off(partial(archive.writestr, name, data, method))
     whole = bytearray(buffer.getvalue())
-    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # flags (encrypted), then the method of compression
+    # flags (encrypted), then the method of compression
+    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         place = whole.find(mark)
         if place >= 0 and rng.random() < 0.2:
             whole[place + offset + rng.choice((0, 2))] ^= rng.choice((1, 8, 64, 255))
@@ -139,11 +149,17 @@ def with_warnings_off(work: Callable[[], object]) -> None:
 
 
 def bomb(rng: random.Random, specimen: bytes = b"") -> bytes:
-    """Sound predictions and an array that nobody asked for: four gigabytes of zeros in four megabytes."""
+    """Sound predictions and an array that nobody asked for.
+
+    Four gigabytes of zeros in four megabytes.
+    """
     block = 1 << 20
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     head = sound_npy(np.zeros(0))[:0] + b"\x93NUMPY\x01\x00" + struct.pack("<H", 118)
-    text = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({4000 * block},), }}".ljust(117) + "\n"
+    text = (
+        f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({4000 * block},), }}".ljust(117)
+        + "\n"
+    )
     first = packer.compress(head + text.encode()) + packer.flush(zlib.Z_FULL_FLUSH)
     one = packer.compress(bytes(block)) + packer.flush(zlib.Z_FULL_FLUSH)
     data = first + one * 4000 + packer.flush()
@@ -206,13 +222,19 @@ def odd_parquet(rng: random.Random, specimen: bytes = b"") -> bytes:
         pa.array(["0"] * n).dictionary_encode(), pa.array([0.5] * n, pa.float16()), pa.array([1] * n, pa.uint64()),
         pa.array([(1, 2)] * n, pa.map_(pa.int64(), pa.int64())) if n == 0 else [0.5] * n,
     ]  # fmt: skip
-    names = ["label", rng.choice(("prob_0", "probs", "logits", "logit_0")), rng.choice(("prob_1", "labels", "x", "logits"))]
+    names = [
+        "label",
+        rng.choice(("prob_0", "probs", "logits", "logit_0")),
+        rng.choice(("prob_1", "labels", "x", "logits")),
+    ]
     columns = [[0] * n, rng.choice(values), rng.choice(values)]
     if rng.random() < 0.4:
         columns[0] = rng.choice(values)
     if rng.random() < 0.1:
         names[2] = names[1]
-    table = pa.Table.from_arrays([column if isinstance(column, pa.Array) else pa.array(column) for column in columns], names)
+    table = pa.Table.from_arrays(
+        [column if isinstance(column, pa.Array) else pa.array(column) for column in columns], names
+    )
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(table, buffer)
     return buffer.getvalue()
@@ -223,7 +245,13 @@ def many_rows(rng: random.Random, specimen: bytes = b"") -> bytes:
     import pyarrow as pa
     import pyarrow.parquet
 
-    part = pa.table({"label": pa.array([0] * 100_000, pa.int8()), "prob_0": [0.5] * 100_000, "prob_1": [0.5] * 100_000})
+    part = pa.table(
+        {
+            "label": pa.array([0] * 100_000, pa.int8()),
+            "prob_0": [0.5] * 100_000,
+            "prob_1": [0.5] * 100_000,
+        }
+    )
     buffer = io.BytesIO()
     with pyarrow.parquet.ParquetWriter(buffer, part.schema) as writer:
         writer.write_table(pa.concat_tables([part] * 1000), row_group_size=100_000_000)
@@ -233,8 +261,18 @@ def many_rows(rng: random.Random, specimen: bytes = b"") -> bytes:
 # Pickles, matrices and lists of data sets
 
 
-OPCODES = [getattr(pickle, name) for name in dir(pickle) if name.isupper() and isinstance(getattr(pickle, name), bytes)]
-GLOBALS = (b"numpy\nndarray\n", b"numpy\ndtype\n", b"numpy.core.multiarray\n_reconstruct\n", b"_codecs\nencode\n", b"os\nsystem\n")
+OPCODES = [
+    getattr(pickle, name)
+    for name in dir(pickle)
+    if name.isupper() and isinstance(getattr(pickle, name), bytes)
+]
+GLOBALS = (
+    b"numpy\nndarray\n",
+    b"numpy\ndtype\n",
+    b"numpy.core.multiarray\n_reconstruct\n",
+    b"_codecs\nencode\n",
+    b"os\nsystem\n",
+)
 
 
 def odd_pickle(rng: random.Random, specimen: bytes = b"") -> bytes:
@@ -242,7 +280,11 @@ def odd_pickle(rng: random.Random, specimen: bytes = b"") -> bytes:
     parts = []
     for _ in range(rng.choice((1, 2, 5, 20))):
         code = rng.choice(OPCODES)
-        tail = rng.choice(GLOBALS) if code in (pickle.GLOBAL, pickle.INST) else rng.randbytes(rng.choice((0, 1, 4, 8)))
+        tail = (
+            rng.choice(GLOBALS)
+            if code in (pickle.GLOBAL, pickle.INST)
+            else rng.randbytes(rng.choice((0, 1, 4, 8)))
+        )
         parts.append(code + tail)
     data = b"".join(parts)
     if rng.random() < 0.7:
@@ -254,11 +296,38 @@ def odd_pickle(rng: random.Random, specimen: bytes = b"") -> bytes:
 def other_pickle(rng: random.Random, specimen: bytes = b"") -> bytes:
     """A sound pickle of something else."""
     n = rng.choice((0, 1, 4))
-    data: Any = rng.choice([np.zeros((n, 3072), np.uint8), np.zeros((n, 3072)), np.zeros((n, 3)), [], None, b"", some_array(rng)])
-    labels: Any = rng.choice(
-        [[0] * n, [0.5] * n, [10**30] * n, [-1] * n, ["a"] * n, [None] * n, [[0]] * n, None, 3, {}, [2**40] * n]
+    data: Any = rng.choice(
+        [
+            np.zeros((n, 3072), np.uint8),
+            np.zeros((n, 3072)),
+            np.zeros((n, 3)),
+            [],
+            None,
+            b"",
+            some_array(rng),
+        ]
     )
-    content: Any = {b"data": data, b"labels": labels, b"fine_labels": labels, b"label_names": labels}
+    labels: Any = rng.choice(
+        [
+            [0] * n,
+            [0.5] * n,
+            [10**30] * n,
+            [-1] * n,
+            ["a"] * n,
+            [None] * n,
+            [[0]] * n,
+            None,
+            3,
+            {},
+            [2**40] * n,
+        ]
+    )
+    content: Any = {
+        b"data": data,
+        b"labels": labels,
+        b"fine_labels": labels,
+        b"label_names": labels,
+    }
     if rng.random() < 0.1:
         content = rng.choice([[], 3, None, b"x", {}, {"data": 3}])
     return pickle.dumps(content, rng.choice((0, 1, 2, 2, 2, 3, 4, 5)))
@@ -269,11 +338,26 @@ def odd_mat(rng: random.Random, specimen: bytes = b"") -> bytes:
 
     n = rng.choice((0, 1, 6))
     images = rng.choice(
-        [np.zeros((32, 32, 3, n), np.uint8), np.zeros((32, 32, 3), np.uint8), np.zeros((3, 3, 3, n)), "X", {"a": 1}]
+        [
+            np.zeros((32, 32, 3, n), np.uint8),
+            np.zeros((32, 32, 3), np.uint8),
+            np.zeros((3, 3, 3, n)),
+            "X",
+            {"a": 1},
+        ]
     )
     ones = np.ones((n, 1))
     labels = rng.choice(
-        [ones.astype(np.uint8), np.ones(n), ones / 2, ones * np.nan, ones * 0, "y", ones * 1j, np.array([{"a": 1}] * n, object)]
+        [
+            ones.astype(np.uint8),
+            np.ones(n),
+            ones / 2,
+            ones * np.nan,
+            ones * 0,
+            "y",
+            ones * 1j,
+            np.array([{"a": 1}] * n, object),
+        ]
     )
     buffer = io.BytesIO()
     savemat(buffer, {"X": images, "y": labels}, do_compression=rng.random() < 0.5)
@@ -282,7 +366,10 @@ def odd_mat(rng: random.Random, specimen: bytes = b"") -> bytes:
 
 def odd_list(rng: random.Random, specimen: bytes = b"") -> bytes:
     words = ("val_0.JPEG", "../../x", "/etc/passwd", "", "ä", "n01", "n02", "\0", "." * 5000, "0")
-    lines = ["\t".join(rng.choice(words) for _ in range(rng.choice((0, 1, 2, 6)))) for _ in range(rng.choice((0, 1, 5)))]
+    lines = [
+        "\t".join(rng.choice(words) for _ in range(rng.choice((0, 1, 2, 6))))
+        for _ in range(rng.choice((0, 1, 5)))
+    ]
     return "\n".join(lines).encode() + rng.choice((b"", b"\n", b"\xff"))
 
 
@@ -292,7 +379,15 @@ def odd_jpeg(rng: random.Random, specimen: bytes = b"") -> bytes:
     buffer = io.BytesIO()
     size = rng.choice(((64, 64), (1, 1), (64, 65), (3000, 3000)))
     kind, mode = rng.choice(
-        (("JPEG", "RGB"), ("JPEG", "L"), ("JPEG", "CMYK"), ("PNG", "RGBA"), ("PNG", "P"), ("GIF", "P"), ("BMP", "1"))
+        (
+            ("JPEG", "RGB"),
+            ("JPEG", "L"),
+            ("JPEG", "CMYK"),
+            ("PNG", "RGBA"),
+            ("PNG", "P"),
+            ("GIF", "P"),
+            ("BMP", "1"),
+        )
     )
     Image.new(mode, size).save(buffer, kind)
     return buffer.getvalue()
@@ -305,7 +400,18 @@ WRITERS: dict[str, tuple[Writer, ...]] = {
     "model.safetensors": (odd_safetensors,),
     "head.safetensors": (odd_safetensors,),
     "features of a cache": (odd_safetensors,),
-    "predictions .npz": (odd_npz, odd_npz, odd_npz, odd_npz, odd_npz, odd_npz, odd_npz, odd_npz, odd_npz, bomb),
+    "predictions .npz": (
+        odd_npz,
+        odd_npz,
+        odd_npz,
+        odd_npz,
+        odd_npz,
+        odd_npz,
+        odd_npz,
+        odd_npz,
+        odd_npz,
+        bomb,
+    ),
     "predictions .npy": (odd_npy, lambda rng, data: sound_npy(some_array(rng))),
     "labels .npy": (odd_npy, lambda rng, data: sound_npy(some_array(rng))),
     "predictions .csv": (odd_csv,),

@@ -1,4 +1,5 @@
-"""Inputs that are found by following the branches which a reader takes: atheris, where it is installed.
+"""Inputs that are found by following the branches which a reader takes: atheris, where it is
+installed.
 
     explored(seed, count, place)                     the outcomes, from one process per reader
     python -m faults.guided READER COUNT SEED PLACE  that process
@@ -17,7 +18,14 @@ from typing import Any
 
 from faults.tally import Outcome
 
-READERS = ("CIFAR-10 pickle", "predictions .csv", "predictions .npy", "predictions .npz", "config.json", "head.safetensors")
+READERS = (
+    "CIFAR-10 pickle",
+    "predictions .csv",
+    "predictions .npy",
+    "predictions .npz",
+    "config.json",
+    "head.safetensors",
+)
 SECONDS = 20  # that one input may take
 GIGABYTES = 3
 
@@ -28,14 +36,24 @@ def explored(seed: int, count: int, place: Path) -> Iterator[Outcome]:
         return
     for name in READERS:
         words = [name, str(max(1, count // len(READERS))), str(seed), str(place)]
-        ended = subprocess.run([sys.executable, "-m", "faults.guided", *words], capture_output=True, check=False)
-        record = json.loads((place / f"{name}.guided").read_text()) if (place / f"{name}.guided").is_file() else {}
+        ended = subprocess.run(
+            [sys.executable, "-m", "faults.guided", *words], capture_output=True, check=False
+        )
+        record = (
+            json.loads((place / f"{name}.guided").read_text())
+            if (place / f"{name}.guided").is_file()
+            else {}
+        )
         for word, number in record.get("counts", {}).items():
             yield from (Outcome(f"{name}, guided", word) for _ in range(number))
-        yield from (Outcome(f"{name}, guided", "crash", about) for about in record.get("crashes", []))
+        yield from (
+            Outcome(f"{name}, guided", "crash", about) for about in record.get("crashes", [])
+        )
         if ended.returncode:
             last = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            yield Outcome(f"{name}, guided", "crash", f"seed {seed}: exit code {ended.returncode}, {last}")
+            yield Outcome(
+                f"{name}, guided", "crash", f"seed {seed}: exit code {ended.returncode}, {last}"
+            )
 
 
 def main(name: str, count: str, seed: str, place: str) -> None:
@@ -64,7 +82,13 @@ def main(name: str, count: str, seed: str, place: str) -> None:
         if word == "crash" or sum(counts.values()) % 100 == 0 or sum(counts.values()) >= int(count):
             record.write_text(json.dumps({"counts": counts, "crashes": crashes}))
 
-    limits = [f"-runs={count}", f"-seed={seed}", f"-timeout={SECONDS}", f"-rss_limit_mb={GIGABYTES * 1024}", "-max_len=65536"]
+    limits = [
+        f"-runs={count}",
+        f"-seed={seed}",
+        f"-timeout={SECONDS}",
+        f"-rss_limit_mb={GIGABYTES * 1024}",
+        "-max_len=65536",
+    ]
     options: Any = ["maccal", *limits, f"-artifact_prefix={corpus.parent}/", str(corpus)]
     atheris.Setup(options, one)
     atheris.Fuzz()

@@ -2,10 +2,10 @@
 
     kills(seed, count, tally)    at least `count` kills, shared out over WORKLOADS
 
-The same command, run again, must end with the bits of an undisturbed run, times left out, and leave no other file.
-About half of the kills at file events are power cuts: what was written and not flushed is half lost. Outcomes: same,
-silent (another result), wrong (other files, or exit code 2), crash (no end, a traceback).
-"""
+The same command, run again, must end with the bits of an undisturbed run, times left out, and leave
+no other file. About half of the kills at file events are power cuts: what was written and not
+flushed is half lost. Outcomes: same, silent (another result), wrong (other files, or exit code 2),
+crash (no end, a traceback)."""
 
 import os
 import random
@@ -24,7 +24,19 @@ from faults.sandbox import die_with_parent, forked, trials, waited, workspace
 from faults.tally import Outcome, Tally
 
 RUN = "runs/digits.100-resnet8-vanilla-s1"
-TRAIN = ["train", "--data", "digits", "--model", "resnet8", "--limit", "100", "--epochs", "2", "--precision", "fp32"]
+TRAIN = [
+    "train",
+    "--data",
+    "digits",
+    "--model",
+    "resnet8",
+    "--limit",
+    "100",
+    "--epochs",
+    "2",
+    "--precision",
+    "fp32",
+]
 ROOT = Path(__file__).parents[1]
 ALONE = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
@@ -93,7 +105,9 @@ def with_model(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Workload:
-    """Something that runs, what must be there before, which of its processes are killed, and its share of the kills."""
+    """Something that runs, what must be there before, which of its processes are killed, and its
+    share of the kills.
+    """
 
     name: str
     start: Callable[[Path, Events | None], int]
@@ -103,7 +117,16 @@ class Workload:
     share: float = 1.0
 
 
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "maccal", *TRAIN)
+TORCHRUN = (
+    "-m",
+    "torch.distributed.run",
+    "--standalone",
+    "--nproc-per-node",
+    "2",
+    "-m",
+    "maccal",
+    *TRAIN,
+)
 GRID = ("-m", "faults.grid", ".")
 WORKLOADS = (
     Workload("train", command(*TRAIN), share=6),
@@ -118,7 +141,9 @@ WORKLOADS = (
     Workload("bench, the grid", program(*GRID, "local"), events=False, share=0.5),
     Workload("bench, a worker", program(*GRID, "local"), events=False, victims="any", share=0.5),
     Workload("torchrun, all ranks", program(*TORCHRUN), events=False, victims="all", share=0.3),
-    Workload("torchrun, one rank", program(*TORCHRUN), events=False, victims="maccal train", share=0.3),
+    Workload(
+        "torchrun, one rank", program(*TORCHRUN), events=False, victims="maccal train", share=0.3
+    ),
     Workload("Ray, a worker", program(*GRID, "ray"), events=False, victims="ray::", share=0.3),
 )
 PATIENCE = 240.0  # seconds that a command may take
@@ -147,7 +172,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """What a workload leaves behind when nobody kills it, how long it takes, and its number of file events."""
+    """What a workload leaves behind when nobody kills it, how long it takes, and its number of file
+    events.
+    """
 
     files: dict[str, str]
     seconds: float
@@ -199,7 +226,10 @@ def said(folder: Path) -> str:
 
 def tried(trial: Trial, alone: Undisturbed, place: Path) -> Iterator[Outcome]:
     """Kill, perhaps kill again, then let it end, and compare."""
-    name, rng = trial.workload.name, random.Random(f"{trial.seed} {trial.workload.name} {trial.number}")
+    name, rng = (
+        trial.workload.name,
+        random.Random(f"{trial.seed} {trial.workload.name} {trial.number}"),
+    )
     folder = fresh(trial.workload, place)
     for _ in range(1 if trial.at is not None else rng.choice((1, 1, 2, 3))):
         killed, problem = disturbed(trial, folder, alone, rng)
@@ -210,7 +240,9 @@ def tried(trial: Trial, alone: Undisturbed, place: Path) -> Iterator[Outcome]:
             yield Outcome(name, "killed")  # counted apart: a trial may have several
     ended = waited(trial.workload.start(folder, None), PATIENCE)
     word, why = judged(ended, snapshot(folder), alone.files)
-    yield Outcome(name, word, f"{trial.about}: {why}; it said: {said(folder)}" if why else trial.about)
+    yield Outcome(
+        name, word, f"{trial.about}: {why}; it said: {said(folder)}" if why else trial.about
+    )
 
 
 def judged(ended: int | None, found: dict[str, str], wanted: dict[str, str]) -> tuple[str, str]:
@@ -225,7 +257,9 @@ def judged(ended: int | None, found: dict[str, str], wanted: dict[str, str]) -> 
     return ("wrong", different) if different else ("same", "")
 
 
-def disturbed(trial: Trial, folder: Path, alone: Undisturbed, rng: random.Random) -> tuple[bool, str]:
+def disturbed(
+    trial: Trial, folder: Path, alone: Undisturbed, rng: random.Random
+) -> tuple[bool, str]:
     """Start it and kill it; whether that came in time, and what went wrong."""
     load = trial.workload
     if trial.at is not None:
@@ -276,13 +310,17 @@ def kills(seed: int, count: int, tally: Tally, workloads: tuple[Workload, ...] =
             alone = undisturbed(workload, place)
             number = max(1, round(count * workload.share / total))
 
-            def work(trial: Trial, alone: Undisturbed = alone, place: Path = place) -> list[Outcome]:
+            def work(
+                trial: Trial, alone: Undisturbed = alone, place: Path = place
+            ) -> list[Outcome]:
                 return list(tried(trial, alone, place / f"lane{os.getpid()}"))
 
             todo = plan(workload, alone, seed, number)
             name = lambda trial: (trial.workload.name, trial.about)  # noqa: E731
             jobs = None if workload.events else 1
-            for outcome in trials(todo, work, name=name, jobs=jobs, seconds=6 * PATIENCE, memory=None):
+            for outcome in trials(
+                todo, work, name=name, jobs=jobs, seconds=6 * PATIENCE, memory=None
+            ):
                 if outcome.word == "killed":
                     killed[workload.name] = killed.get(workload.name, 0) + 1
                 else:

@@ -2,9 +2,9 @@
 
     load(seed, count, tally)    `count` rows, ten classes, in batches of a million
 
-A few batches are made once and seen again and again, so that the right answer is known: that of the few. Outcomes: same
-(every row counted, the numbers right, memory constant), silent (other numbers), wrong (memory grew), crash.
-"""
+A few batches are made once and seen again and again, so that the right answer is known: that of the
+few. Outcomes: same (every row counted, the numbers right, memory constant), silent (other numbers),
+wrong (memory grew), crash."""
 
 import json
 import resource
@@ -77,7 +77,10 @@ def judged(record: dict[str, Any]) -> tuple[str, str]:
 def load(seed: int, count: int, tally: Tally) -> None:
     place = workspace()
     file: Path = place / "record.json"
-    code = waited(forked(lambda: file.write_text(json.dumps(streamed(seed, count))) and 0, quiet=False), PATIENCE)
+    code = waited(
+        forked(lambda: file.write_text(json.dumps(streamed(seed, count))) and 0, quiet=False),
+        PATIENCE,
+    )
     if code != 0:
         tally.add(Outcome("Stream", "crash", f"seed {seed}, {count:,} rows: exit code {code}"))
         return

@@ -1,4 +1,7 @@
-"""docs/reliability.md from results/reliability.json: what is promised, what is not, and what was counted."""
+"""docs/reliability.md from results/reliability.json.
+
+What is promised, what is not, and what was counted.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -64,11 +67,16 @@ TITLES = {
 def page(results: Mapping[str, Any]) -> str:
     """The whole page."""
     parts = [(name, results["parts"][name]) for name in TITLES if name in results["parts"]]
-    lines = ["| part | number | silently wrong | crashes | other defects | seed | minutes |", "|---|--:|--:|--:|--:|--:|--:|"]
+    lines = [
+        "| part | number | silently wrong | crashes | other defects | seed | minutes |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
     for name, part in parts:
         silent, crash, wrong = (counted(part, word) for word in DEFECTS)
         minutes = f"{part['seconds'] / 60:.1f}"
-        lines.append(f"| {TITLES[name]} | {size(part):,} | {silent} | {crash} | {wrong} | {part['seed']} | {minutes} |")
+        lines.append(
+            f"| {TITLES[name]} | {size(part):,} | {silent} | {crash} | {wrong} | {part['seed']} | {minutes} |"
+        )
     sections = [section(name, part) for name, part in parts]
     return TOP + "\n".join(lines) + "\n\n" + "\n".join(sections)
 
@@ -76,7 +84,9 @@ def page(results: Mapping[str, Any]) -> str:
 def size(part: Mapping[str, Any]) -> int:
     """Kills, rows, or else trials."""
     figures = part["figures"]
-    return sum(figures["kills"].values()) if "kills" in figures else figures.get("rows", part["count"])
+    return (
+        sum(figures["kills"].values()) if "kills" in figures else figures.get("rows", part["count"])
+    )
 
 
 def counted(part: Mapping[str, Any], word: str) -> int:
@@ -85,7 +95,10 @@ def counted(part: Mapping[str, Any], word: str) -> int:
 
 def section(name: str, part: Mapping[str, Any]) -> str:
     """The outcomes of one part, a line per group."""
-    words = sorted({word for group in part["outcomes"].values() for word in group}, key=lambda word: (word in DEFECTS, word))
+    words = sorted(
+        {word for group in part["outcomes"].values() for word in group},
+        key=lambda word: (word in DEFECTS, word),
+    )
     lines = [f"### {TITLES[name]}", ""]
     lines += [f"- {key}: {value(found)}" for key, found in part["figures"].items()]
     lines += [""] if part["figures"] else []

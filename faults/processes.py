@@ -30,13 +30,20 @@ def below(pid: int) -> list[int]:
 
 def title(pid: int) -> str:
     with suppress(OSError):
-        return (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return (
+            (Path("/proc") / str(pid) / "cmdline")
+            .read_bytes()
+            .replace(b"\0", b" ")
+            .decode(errors="replace")
+        )
     return ""
 
 
 def alive(pid: int) -> bool:
     with suppress(OSError):
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[
+            0
+        ] not in "ZX"
     return False
 
 

@@ -1,4 +1,5 @@
-"""Trials in forked processes, so that a crash, a hang or a greedy allocation costs one trial and not the run.
+"""Trials in forked processes, so that a crash, a hang or a greedy allocation costs one trial and
+not the run.
 
     trials(tasks, work, ...)    work(task) of every task, some processes side by side; what they died of is an outcome
     forked(work)                one function in a process of its own: the process id
@@ -29,7 +30,10 @@ SECONDS = 60.0  # that a trial may take
 
 
 def warm() -> None:
-    """Import what the commands import, once, with one thread: a process that has threads should not fork."""
+    """Import what the commands import, once, with one thread.
+
+    A process that has threads should not fork.
+    """
     import matplotlib as mpl
     import sklearn.datasets
     import sklearn.linear_model  # noqa: F401
@@ -45,8 +49,13 @@ def warm() -> None:
 def workspace() -> Path:
     """A new folder, in memory where there is such a place: thousands of small files."""
     memory = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="maccal-faults-", dir=memory if os.access(memory, os.W_OK) else None))
-    os.environ["MACCAL_CACHE"] = str(folder / "cache of the user")  # what is remembered of data sets is not ours to touch
+    folder = Path(
+        tempfile.mkdtemp(
+            prefix="maccal-faults-", dir=memory if os.access(memory, os.W_OK) else None
+        )
+    )
+    # what is remembered of data sets is not ours to touch
+    os.environ["MACCAL_CACHE"] = str(folder / "cache of the user")
     return folder
 
 
@@ -73,7 +82,10 @@ def forked(work: Callable[[], object], quiet: bool = True) -> int:
 
 
 def die_with_parent() -> None:
-    """Linux kills this process when the one that started it has ended: nothing of the harness stays behind."""
+    """Linux kills this process when the one that started it has ended.
+
+    Nothing of the harness stays behind.
+    """
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
@@ -84,7 +96,9 @@ def silence() -> None:
 
 
 def waited(pid: int, seconds: float = SECONDS) -> int | None:
-    """The exit code, minus the signal that ended it, or None for a process that hung and was killed."""
+    """The exit code, minus the signal that ended it, or None for a process that hung and was
+    killed.
+    """
     end = time.monotonic() + seconds
     pause = 0.001
     while time.monotonic() < end:
@@ -145,9 +159,14 @@ class Lane:
         self.began, self.spent = time.monotonic(), processor_time(self.pid)
 
     def late(self, seconds: float) -> bool:
-        """Whether it has worked for longer than that; where others have the processor, it may wait some more."""
+        """Whether it has worked for longer than that.
+
+        Where others have the processor, it may wait some more.
+        """
         waiting = time.monotonic() - self.began
-        return waiting > seconds and (waiting > 5 * seconds or processor_time(self.pid) - self.spent > seconds)
+        return waiting > seconds and (
+            waiting > 5 * seconds or processor_time(self.pid) - self.spent > seconds
+        )
 
     def walk(self, pipe: int) -> None:
         """In the child: one line of JSON per task."""
@@ -157,7 +176,8 @@ class Lane:
         for task in self.tasks[self.done :]:
             try:
                 line: Any = [vars(outcome) for outcome in self.work(task)]
-            except BaseException:  # work judges whatever the package raises, so this is a mistake of ours
+            # work judges whatever the package raises, so this is a mistake of ours
+            except BaseException:
                 line = traceback.format_exc()
             os.write(pipe, json.dumps(line).encode() + b"\n")
 

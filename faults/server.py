@@ -1,4 +1,5 @@
-"""Small data sets in the place of the published ones: their checksums are known, and SVHN is served on this machine.
+"""Small data sets in the place of the published ones: their checksums are known, and SVHN is served
+on this machine.
 
 recorded(folder)    remembers size and checksum of every file, once they are made
 known(folder)       inside, these are the published ones
@@ -49,12 +50,24 @@ def known(folder: Path) -> Iterator[None]:
 
 def as_recorded(source: Any, files: dict[str, tuple[int, str]]) -> Any:
     """A source with the sizes and checksums of the files that are recorded."""
-    mine = {name: files[f"{source.folder}/{name}"] for name in source.contents if f"{source.folder}/{name}" in files}
+    mine = {
+        name: files[f"{source.folder}/{name}"]
+        for name in source.contents
+        if f"{source.folder}/{name}" in files
+    }
     if source.is_archive:
         return replace(
-            source, files={name: replace(source.files[name], size=size, checksum=sum) for name, (size, sum) in mine.items()}
+            source,
+            files={
+                name: replace(source.files[name], size=size, checksum=sum)
+                for name, (size, sum) in mine.items()
+            },
         )
-    return replace(source, size=mine[source.file][0], checksum=mine[source.file][1]) if mine else source
+    return (
+        replace(source, size=mine[source.file][0], checksum=mine[source.file][1])
+        if mine
+        else source
+    )
 
 
 @contextmanager
@@ -80,7 +93,12 @@ def served(folder: Path) -> Iterator[None]:
 
 def offered(source: Any, files: Path, port: int) -> Any:
     # no size: where it is known, room is asked for before the first byte, and the disk never fills
-    return replace(source, url=f"http://127.0.0.1:{port}/{source.file}", size=None, checksum=checksum(files / source.file))
+    return replace(
+        source,
+        url=f"http://127.0.0.1:{port}/{source.file}",
+        size=None,
+        checksum=checksum(files / source.file),
+    )
 
 
 def checksum(path: Path) -> str:
@@ -96,4 +114,5 @@ def make(files: Path) -> None:
         images = rng.integers(0, 256, (32, 32, 3, 100), np.uint8)
         savemat(files / name, {"X": images, "y": rng.integers(1, 11, (100, 1)).astype(np.uint8)})
         data = (files / name).read_bytes()
-        (files / name).write_bytes(b"MATLAB 5.0 MAT-file".ljust(116) + data[116:])  # without the date
+        # without the date
+        (files / name).write_bytes(b"MATLAB 5.0 MAT-file".ljust(116) + data[116:])

@@ -3,8 +3,9 @@
     make(folder)    writes them all; takes a few seconds
     FORMATS         what is damaged: the file, and a function of its folder that gives what was read, as text
 
-A format is `promised` where damage must never go unnoticed: it carries a checksum, ours or its publisher's. A .csv,
-a bare array, a picture have none: there, damage that leaves a readable file is counted as not promised.
+A format is `promised` where damage must never go unnoticed: it carries a checksum, ours or its
+publisher's. A .csv, a bare array, a picture have none: there, damage that leaves a readable file is
+counted as not promised.
 """
 
 import json
@@ -29,7 +30,19 @@ from maccal.io import read_json, write_json
 
 ROOT = Path(__file__).parents[1]
 RUN = "digits.100-resnet8-vanilla-s1"
-TRAIN = ["train", "--data", "digits", "--model", "resnet8", "--limit", "100", "--epochs", "1", "--precision", "fp32"]
+TRAIN = [
+    "train",
+    "--data",
+    "digits",
+    "--model",
+    "resnet8",
+    "--limit",
+    "100",
+    "--epochs",
+    "1",
+    "--precision",
+    "fp32",
+]
 RECIPE = maccal.Recipe(epochs=3, batch_size=8, lr=0.01, padding=0, flip=False, precision="fp32")
 
 
@@ -70,7 +83,10 @@ def make_run(folder: Path) -> None:
 
 
 def evaluate(folder: Path) -> object:
-    """The row that `maccal evaluate` makes of a run: it reads config, history, predictions and the row before."""
+    """The row that `maccal evaluate` makes of a run.
+
+    It reads config, history, predictions and the row before.
+    """
     checked(["evaluate", ".", "--resamples", "2"], folder)
     return snapshot(folder)["row.json"]
 
@@ -165,7 +181,11 @@ def features(folder: Path) -> object:
 
 
 def make_head(folder: Path) -> None:
-    maccal.save_head(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)), folder / "mine.head.safetensors", seed="1")
+    maccal.save_head(
+        nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)),
+        folder / "mine.head.safetensors",
+        seed="1",
+    )
 
 
 def head(folder: Path) -> object:
@@ -178,7 +198,10 @@ def make_feature_file(folder: Path) -> None:
     parts: dict[str, Any] = {}
     for name in ("", "val_", "test_"):
         y = rng.integers(0, 3, 60)
-        parts[f"{name}z"], parts[f"{name}y"] = (rng.normal(size=(60, 6)) + y[:, None]).astype(np.float32), y
+        parts[f"{name}z"], parts[f"{name}y"] = (
+            (rng.normal(size=(60, 6)) + y[:, None]).astype(np.float32),
+            y,
+        )
     np.savez(folder / "mine.npz", **parts)
 
 
@@ -213,7 +236,9 @@ def make_predictions(folder: Path) -> None:
 
 def predictions(name: str) -> Callable[[Path], object]:
     def read(folder: Path) -> object:
-        bare: Any = {"labels": folder / "labels.npy", "kind": "probs"} if name.endswith(".npy") else {}
+        bare: Any = (
+            {"labels": folder / "labels.npy", "kind": "probs"} if name.endswith(".npy") else {}
+        )
         found = maccal.read(folder / name, **bare)
         return text(found.kind, found.classes, np.asarray(found.scores), np.asarray(found.labels))
 
@@ -235,8 +260,12 @@ def make_cifar(folder: Path) -> None:
             labels = rng.integers(0, classes, 4).tolist()
             content = {b"data": rng.integers(0, 256, (4, 3072), np.uint8), key: labels}
             (target / name).write_bytes(pickle.dumps(content, 2))
-        meta, field = ("batches.meta", b"label_names") if classes == 10 else ("meta", b"fine_label_names")
-        (target / meta).write_bytes(pickle.dumps({field: [f"c{i}".encode() for i in range(classes)]}, 2))
+        meta, field = (
+            ("batches.meta", b"label_names") if classes == 10 else ("meta", b"fine_label_names")
+        )
+        (target / meta).write_bytes(
+            pickle.dumps({field: [f"c{i}".encode() for i in range(classes)]}, 2)
+        )
 
 
 def make_svhn(folder: Path) -> None:
@@ -246,7 +275,9 @@ def make_svhn(folder: Path) -> None:
     images = rng.integers(0, 256, (32, 32, 3, 6), np.uint8)
     (folder / "svhn").mkdir()
     savemat(
-        folder / "svhn" / "test_32x32.mat", {"X": images, "y": rng.integers(1, 11, (6, 1)).astype(np.uint8)}, do_compression=True
+        folder / "svhn" / "test_32x32.mat",
+        {"X": images, "y": rng.integers(1, 11, (6, 1)).astype(np.uint8)},
+        do_compression=True,
     )
 
 
@@ -281,7 +312,9 @@ def data_set(name: str) -> Callable[[Path], object]:
     def read(folder: Path) -> object:
         data = maccal.load(name, folder)
         parts = [part for part in (data.train, data.val, data.test) if part is not None]
-        return text(data.classes, *(tensor for part in parts for tensor in (part.images, part.labels)))
+        return text(
+            data.classes, *(tensor for part in parts for tensor in (part.images, part.labels))
+        )
 
     return read
 
@@ -342,7 +375,12 @@ MAKERS: dict[str, Callable[[Path], None]] = {
 }
 
 FORMATS = (
-    Format("checkpoint.pt", "training", "checkpoint.pt", lambda folder: trained(folder / "checkpoint.pt")),
+    Format(
+        "checkpoint.pt",
+        "training",
+        "checkpoint.pt",
+        lambda folder: trained(folder / "checkpoint.pt"),
+    ),
     Format("model.safetensors", "run", "model.safetensors", network),
     Format("head.safetensors", "head", "mine.head.safetensors", head),
     Format("config.json", "run", "config.json", config),
@@ -358,18 +396,69 @@ FORMATS = (
     Format("predictions .npy", "predictions", "mine.npy", predictions("mine.npy"), promised=False),
     Format("labels .npy", "predictions", "labels.npy", predictions("mine.npy"), promised=False),
     Format("predictions .csv", "predictions", "mine.csv", predictions("mine.csv"), promised=False),
-    Format("predictions .parquet", "predictions", "mine.parquet", predictions("mine.parquet"), promised=False),
-    Format("CIFAR-10 pickle", "cifar", "cifar-10-batches-py/data_batch_2", data_set("cifar10"), promised=False),
-    Format("CIFAR-100 pickle", "cifar", "cifar-100-python/train", data_set("cifar100"), promised=False),
-    Format("CIFAR names", "cifar", "cifar-10-batches-py/batches.meta", data_set("cifar10"), promised=False),
-    Format("CIFAR-10 pickle, published", "cifar", "cifar-10-batches-py/data_batch_2", published("cifar10"), published=True),
-    Format("SVHN .mat, published", "svhn", "svhn/test_32x32.mat", published("svhn"), published=True),
-    Format("CIFAR-C images, published", "cifar-c", "CIFAR-10-C/fog.npy", published("cifar10-c"), published=True),
+    Format(
+        "predictions .parquet",
+        "predictions",
+        "mine.parquet",
+        predictions("mine.parquet"),
+        promised=False,
+    ),
+    Format(
+        "CIFAR-10 pickle",
+        "cifar",
+        "cifar-10-batches-py/data_batch_2",
+        data_set("cifar10"),
+        promised=False,
+    ),
+    Format(
+        "CIFAR-100 pickle", "cifar", "cifar-100-python/train", data_set("cifar100"), promised=False
+    ),
+    Format(
+        "CIFAR names",
+        "cifar",
+        "cifar-10-batches-py/batches.meta",
+        data_set("cifar10"),
+        promised=False,
+    ),
+    Format(
+        "CIFAR-10 pickle, published",
+        "cifar",
+        "cifar-10-batches-py/data_batch_2",
+        published("cifar10"),
+        published=True,
+    ),
+    Format(
+        "SVHN .mat, published", "svhn", "svhn/test_32x32.mat", published("svhn"), published=True
+    ),
+    Format(
+        "CIFAR-C images, published",
+        "cifar-c",
+        "CIFAR-10-C/fog.npy",
+        published("cifar10-c"),
+        published=True,
+    ),
     Format("SVHN .mat", "svhn", "svhn/test_32x32.mat", data_set("svhn"), promised=False),
-    Format("Tiny ImageNet JPEG", "tiny", "*/train/n01/images/n01_1.JPEG", data_set("tiny-imagenet"), promised=False),
-    Format("Tiny ImageNet lists", "tiny", "*/val/val_annotations.txt", data_set("tiny-imagenet"), promised=False, share=0.5),
-    Format("CIFAR-C images", "cifar-c", "CIFAR-10-C/fog.npy", data_set("cifar10-c"), promised=False),
-    Format("CIFAR-C labels", "cifar-c", "CIFAR-10-C/labels.npy", data_set("cifar10-c"), promised=False),
+    Format(
+        "Tiny ImageNet JPEG",
+        "tiny",
+        "*/train/n01/images/n01_1.JPEG",
+        data_set("tiny-imagenet"),
+        promised=False,
+    ),
+    Format(
+        "Tiny ImageNet lists",
+        "tiny",
+        "*/val/val_annotations.txt",
+        data_set("tiny-imagenet"),
+        promised=False,
+        share=0.5,
+    ),
+    Format(
+        "CIFAR-C images", "cifar-c", "CIFAR-10-C/fog.npy", data_set("cifar10-c"), promised=False
+    ),
+    Format(
+        "CIFAR-C labels", "cifar-c", "CIFAR-10-C/labels.npy", data_set("cifar10-c"), promised=False
+    ),
 )
 
 

@@ -46,14 +46,21 @@ class Tally:
 
     def count(self, *words: str) -> int:
         """Trials that ended so; without words all of them."""
-        return sum(n for group in self.counts.values() for word, n in group.items() if not words or word in words)
+        return sum(
+            n
+            for group in self.counts.values()
+            for word, n in group.items()
+            if not words or word in words
+        )
 
     def json(self) -> dict[str, Any]:
         return {
             "seed": self.seed,
             "count": self.count(),
             "seconds": round(time.monotonic() - self.started, 1),
-            "outcomes": {group: dict(sorted(words.items())) for group, words in sorted(self.counts.items())},
+            "outcomes": {
+                group: dict(sorted(words.items())) for group, words in sorted(self.counts.items())
+            },
             "defects": [vars(defect) for defect in self.defects],
             "figures": self.figures,
         }

@@ -25,7 +25,16 @@ if TYPE_CHECKING:
     from maccal.evaluation import Predictions, read
     from maccal.features import Features, extract, find_head
     from maccal.methods import METHODS, method
-    from maccal.metrics import Bins, Stream, Summary, bootstrap, compare, softmax, summary, top_label
+    from maccal.metrics import (
+        Bins,
+        Stream,
+        Summary,
+        bootstrap,
+        compare,
+        softmax,
+        summary,
+        top_label,
+    )
     from maccal.models import MODELS, build
     from maccal.report import reliability
     from maccal.training import Recipe, fit
@@ -79,7 +88,16 @@ HOMES = {
     "evaluation": ("Predictions", "read"),
     "features": ("Features", "extract", "find_head"),
     "methods": ("METHODS", "method"),
-    "metrics": ("Bins", "Stream", "Summary", "bootstrap", "compare", "softmax", "summary", "top_label"),
+    "metrics": (
+        "Bins",
+        "Stream",
+        "Summary",
+        "bootstrap",
+        "compare",
+        "softmax",
+        "summary",
+        "top_label",
+    ),
     "models": ("MODELS", "build"),
     "report": ("reliability",),
     "training": ("Recipe", "fit"),

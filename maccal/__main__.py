@@ -1,4 +1,7 @@
-"""`maccal` and `python -m maccal`: the command line, which ends in one line on Ctrl-C even while it is still being imported."""
+"""`maccal` and `python -m maccal`.
+
+The command line, which ends in one line on Ctrl-C even while it is still being imported.
+"""
 
 import os
 import signal
@@ -7,7 +10,11 @@ from types import FrameType
 
 
 def leave(number: int, frame: FrameType | None) -> None:
-    """At once: an exception would pass through half-imported packages, which print it or swallow it. Nothing is written yet."""
+    """At once.
+
+    An exception would pass through half-imported packages, which print it or swallow it. Nothing is
+    written yet.
+    """
     sys.stderr.write("maccal: interrupted\n")
     sys.stderr.flush()
     os._exit(130)

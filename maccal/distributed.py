@@ -2,9 +2,9 @@
 
     torchrun --nproc-per-node N -m maccal train ...
 
-`joined` enters the group that torchrun describes (nccl on GPUs, gloo on CPUs), and leaves it; without torchrun it does nothing.
-`held` keeps other commands away from a folder while this one works on it.
-"""
+`joined` enters the group that torchrun describes (nccl on GPUs, gloo on CPUs), and leaves it;
+without torchrun it does nothing. `held` keeps other commands away from a folder while this one
+works on it."""
 
 import gc
 import os
@@ -31,7 +31,9 @@ def joined() -> Iterator[torch.device]:
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         yield torch.device("cuda" if cuda else "cpu")
         return
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if cuda else torch.device("cpu")
+    device = (
+        torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if cuda else torch.device("cpu")
+    )
     if cuda:
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if cuda else "gloo")
@@ -39,13 +41,18 @@ def joined() -> Iterator[torch.device]:
         yield device
         dist.barrier()  # no process leaves while another still talks to it
     finally:
-        gc.collect()  # what is left of DistributedDataParallel would keep the group's threads past its end
+        # what is left of DistributedDataParallel would keep the group's threads past its end
+        gc.collect()
         dist.destroy_process_group()
 
 
 def my_rank() -> tuple[int, int]:
     """This process's rank and the number of processes."""
-    return (dist.get_rank(), dist.get_world_size()) if dist.is_available() and dist.is_initialized() else (0, 1)
+    return (
+        (dist.get_rank(), dist.get_world_size())
+        if dist.is_available() and dist.is_initialized()
+        else (0, 1)
+    )
 
 
 def everywhere(value: Any) -> list[Any]:
@@ -72,13 +79,19 @@ class Busy(Exception):
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Wait until no other command works on the folder, and keep it for this one; of several processes the first has the lock."""
+    """Wait until no other command works on the folder, and keep it for this one.
+
+    Of several processes the first has the lock.
+    """
     with ExitStack() as stack:
         said = False
-        # Looking again and again, not waiting once: torch ends processes that hear nothing of each other for half an hour
+        # Looking again and again, not waiting once: torch ends processes that hear nothing of each
+        # other for half an hour
         while not from_first(my_rank()[0] == 0 and taken(folder, stack)):
             if my_rank()[0] == 0 and not said:
-                words = f"maccal: {folder} is being worked on by another process; waiting for it to end"
+                words = (
+                    f"maccal: {folder} is being worked on by another process; waiting for it to end"
+                )
                 print(words, file=sys.stderr, flush=True)
                 said = True
             time.sleep(PAUSE)
@@ -119,7 +132,10 @@ def summed(x: Tensor) -> Tensor:
 
 
 class SharedBatchNorm(nn.BatchNorm2d):
-    """BatchNorm over the rows of all processes, on any device: torch's own SyncBatchNorm has no CPU kernels."""
+    """BatchNorm over the rows of all processes, on any device.
+
+    Torch's own SyncBatchNorm has no CPU kernels.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
@@ -128,7 +144,8 @@ class SharedBatchNorm(nn.BatchNorm2d):
         ones = torch.full((1,), x.numel() / x.shape[1], device=x.device)
         count, sums = torch.split(summed(torch.cat([ones, wide.sum((0, 2, 3))])), [1, x.shape[1]])
         centred = wide - (sums / count)[:, None, None]
-        variance = summed(centred.square().sum((0, 2, 3))) / count  # two passes: exact where the mean is large
+        # two passes: exact where the mean is large
+        variance = summed(centred.square().sum((0, 2, 3))) / count
         self.remember(sums.detach() / count.detach(), variance.detach() * count / (count - 1))
         scale = self.weight / (variance + self.eps).sqrt()
         return (centred * scale[:, None, None] + self.bias[:, None, None]).to(x.dtype)

@@ -10,8 +10,8 @@
     sweep                          removes the parts that killed processes left behind, and no others
 
 What we read is a regular file, or it is refused: a fifo would hang. Everything that is wrong with a
-file is a FileError, which names the file and the reason. Cost: one hash of the bytes, about a second
-per gigabyte.
+file is a FileError, which names the file and the reason. Cost: one hash of the bytes, about a
+second per gigabyte.
 """
 
 import errno
@@ -55,14 +55,17 @@ class FileError(ValueError):
 
 
 def readable(text: str) -> str:
-    r"""Text that every page and console can show: control characters, and bytes of a name that are not UTF-8, as escapes.
+    r"""Text that every page and console can show: control characters, and bytes of a name that are
+    not UTF-8, as escapes.
 
     >>> readable("naïve \x1b[31m"), readable("caf\udce9")
     ('naïve \\x1b[31m', 'caf\\udce9')
     """
     if text.isprintable():  # as nearly all are: quick
         return text
-    return "".join(escaped(letter) if unicodedata.category(letter) in UNSHOWN else letter for letter in text)
+    return "".join(
+        escaped(letter) if unicodedata.category(letter) in UNSHOWN else letter for letter in text
+    )
 
 
 def escaped(letter: str) -> str:
@@ -73,12 +76,20 @@ def escaped(letter: str) -> str:
 
 
 def write(path: Path, data: str | bytes) -> Path:
-    """Write beside the target, then rename: a reader never sees half a file, and a crash leaves the old one."""
-    return write_with(path, lambda part: part.write_bytes(data.encode() if isinstance(data, str) else data))
+    """Write beside the target, then rename.
+
+    A reader never sees half a file, and a crash leaves the old one.
+    """
+    return write_with(
+        path, lambda part: part.write_bytes(data.encode() if isinstance(data, str) else data)
+    )
 
 
 def write_with(path: Path, writer: Callable[[Path], object]) -> Path:
-    """The same for whoever writes by path: `writer` is given the temporary one, which exists and is empty."""
+    """The same for whoever writes by path.
+
+    `writer` is given the temporary one, which exists and is empty.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with new_part(path.parent, path.name) as part:
@@ -168,7 +179,10 @@ def sweep(folder: Path, name: str | None = None) -> None:
 
 
 def take_lock(handle: int, *, wait: bool) -> bool:
-    """Lock an open file for this process alone; False where another holds it. A file system without locks grants all."""
+    """Lock an open file for this process alone; False where another holds it.
+
+    A file system without locks grants all.
+    """
     if fcntl is None:
         return True
     try:
@@ -194,7 +208,10 @@ def abandoned(handle: int) -> bool:
 
 @contextmanager
 def locked(folder: Path, *, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Hold the folder's lock, which ends with the process however it ends; `waiting` is called if another process has it."""
+    """Hold the folder's lock, which ends with the process however it ends.
+
+    `waiting` is called if another process has it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o666)
     try:
@@ -210,9 +227,14 @@ def locked(folder: Path, *, waiting: Callable[[], object] = lambda: None) -> Ite
 
 
 def open_regular(path: Path) -> IO[bytes]:
-    """The file, open for reading; FileError for what is not a regular file, before it can hang or run out."""
+    """The file, open for reading.
+
+    FileError for what is not a regular file, before it can hang or run out.
+    """
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        handle = os.open(
+            path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        )
     except FileNotFoundError:
         raise FileError(path, "no such file") from None
     except (OSError, ValueError) as error:
@@ -233,7 +255,10 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
 
 
 def parse_json(text: str | bytes, path: Path, where: str = "") -> dict[str, Any]:
-    """One JSON object; FileError for anything else, nesting that is too deep and doubled keys included."""
+    """One JSON object.
+
+    FileError for anything else, nesting that is too deep and doubled keys included.
+    """
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         values = dict(pairs)
@@ -272,13 +297,21 @@ def sealed(values: Mapping[str, Any], kind: str) -> dict[str, Any]:
     >>> sealed({"ece": 0.5}, "row 1")
     {'format': 'maccal row 1', 'checksum': '63818dff635ea316c5681ecb4c1ccc7b', 'ece': 0.5}
     """
-    plain = json.loads(json.dumps(values, allow_nan=False))  # as a reader will see it: no tuples, text as keys
-    return {"format": f"maccal {kind}", "checksum": checksum(kind.encode(), canonical(plain)), **plain}
+    # as a reader will see it: no tuples, text as keys
+    plain = json.loads(json.dumps(values, allow_nan=False))
+    return {
+        "format": f"maccal {kind}",
+        "checksum": checksum(kind.encode(), canonical(plain)),
+        **plain,
+    }
 
 
 def unsealed(values: Mapping[str, Any], kind: str, path: Path, where: str = "") -> dict[str, Any]:
     """The values of a sealed object; FileError unless format and checksum are right."""
-    found, values = values.get("format"), {key: value for key, value in values.items() if key != "format"}
+    found, values = (
+        values.get("format"),
+        {key: value for key, value in values.items() if key != "format"},
+    )
     check_format(found, kind, path, where)
     if values.pop("checksum", None) != checksum(kind.encode(), canonical(values)):
         raise FileError(path, f"{where}its checksum is wrong: {DAMAGED}")
@@ -288,7 +321,10 @@ def unsealed(values: Mapping[str, Any], kind: str, path: Path, where: str = "") 
 def check_format(found: object, kind: str, path: Path, where: str = "") -> None:
     if found != f"maccal {kind}":
         said = "no format" if found is None else f"format {str(found)[:60]!r}"
-        raise FileError(path, f"{where}{said}; expected 'maccal {kind}': another kind of file, another version's, or damaged")
+        raise FileError(
+            path,
+            f"{where}{said}; expected 'maccal {kind}': another kind of file, another version's, or damaged",
+        )
 
 
 def write_json(path: Path, kind: str, values: Mapping[str, Any]) -> Path:
@@ -303,7 +339,11 @@ def read_json(path: Path, kind: str) -> dict[str, Any]:
 
 def write_sealed(path: Path, kind: str, data: bytes | memoryview) -> Path:
     """Any bytes behind a header line."""
-    header = {"format": f"maccal {kind}", "bytes": len(data), "checksum": checksum(kind.encode(), data)}
+    header = {
+        "format": f"maccal {kind}",
+        "bytes": len(data),
+        "checksum": checksum(kind.encode(), data),
+    }
 
     def both(part: Path) -> None:
         with part.open("wb") as file:
@@ -329,7 +369,11 @@ def read_sealed(path: Path, kind: str) -> bytes:
 
 def write_lines(path: Path, kind: str, records: list[dict[str, Any]]) -> Path:
     """JSON lines behind a header line: one object per line."""
-    return write_sealed(path, kind, "".join(json.dumps(record, allow_nan=False) + "\n" for record in records).encode())
+    return write_sealed(
+        path,
+        kind,
+        "".join(json.dumps(record, allow_nan=False) + "\n" for record in records).encode(),
+    )
 
 
 def read_lines(path: Path, kind: str) -> list[dict[str, Any]]:
@@ -352,7 +396,10 @@ def tensors_checksum(kind: str, tensors: Mapping[str, "Tensor"], notes: Mapping[
 
 
 def write_tensors(path: Path, kind: str, tensors: Mapping[str, "Tensor"], **notes: Any) -> Path:
-    """Named tensors as a safetensors file. All notes are one entry of its metadata: several would have no fixed order."""
+    """Named tensors as a safetensors file. All notes are one entry of its metadata.
+
+    Several would have no fixed order.
+    """
     import safetensors.torch
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -369,7 +416,14 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, "Tensor"], dict[str, 
         tensors = safetensors.torch.load(data)
         size = int.from_bytes(data[:8], "little")
         metadata = json.loads(data[8 : 8 + size]).get("__metadata__", {})
-    except (safetensors.SafetensorError, ValueError, RecursionError, TypeError, AttributeError, KeyError) as error:
+    except (
+        safetensors.SafetensorError,
+        ValueError,
+        RecursionError,
+        TypeError,
+        AttributeError,
+        KeyError,
+    ) as error:
         raise FileError(path, f"not a readable safetensors file ({error}); {DAMAGED}") from None
     notes = parse_json(metadata.get("maccal", "{}"), path, "metadata: ")
     check_format(notes.pop("format", None), kind, path)

@@ -1,8 +1,7 @@
 """Names of a package that are imported when they are first asked for.
 
-torch, scipy, scikit-learn and matplotlib take seconds to import. Whoever only reads rows, or asks for --version, need
-not wait for them.
-"""
+torch, scipy, scikit-learn and matplotlib take seconds to import. Whoever only reads rows, or asks
+for --version, need not wait for them."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -11,7 +10,10 @@ from typing import Any
 
 
 def on_demand(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
-    """A module's `__getattr__`: the names by the submodule that has them, and the submodules themselves."""
+    """A module's `__getattr__`.
+
+    The names by the submodule that has them, and the submodules themselves.
+    """
 
     def find(name: str) -> Any:
         for home, names in homes.items():

@@ -1,4 +1,7 @@
-"""Strict settings for every test: one thread, the same hypothesis examples every time, warnings are errors (pyproject.toml)."""
+"""Strict settings for every test.
+
+One thread, the same hypothesis examples every time, warnings are errors (pyproject.toml).
+"""
 
 import atexit
 import os
@@ -17,9 +20,11 @@ from maccal.training.recipe import bf16_runs, capabilities
 
 torch.set_num_threads(1)
 if "ONEDNN_MAX_CPU_ISA" not in os.environ and capabilities().get("amx_bf16") and not bf16_runs():
-    os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"  # a virtual machine that announces AMX and does not have it
+    # a virtual machine that announces AMX and does not have it
+    os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"
 matplotlib.use("agg")
-# What the package remembers goes here and not to the user's own cache; set at once, so that programs that tests start inherit it.
+# What the package remembers goes here and not to the user's own cache; set at once, so that
+# programs that tests start inherit it.
 os.environ["MACCAL_CACHE"] = tempfile.mkdtemp(prefix="maccal-tests-")
 atexit.register(shutil.rmtree, os.environ["MACCAL_CACHE"], ignore_errors=True)
 settings.register_profile("maccal", deadline=None, derandomize=True, max_examples=150)
@@ -39,19 +44,33 @@ def shared() -> Path:
 def real(shared, tmp_path_factory):
     """The real sets, unpacked."""
     folder = tmp_path_factory.mktemp("sets")
-    subprocess.run([sys.executable, shared / "data" / "unpack", folder], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, shared / "data" / "unpack", folder], check=True, capture_output=True
+    )
     return folder
 
 
 @pytest.fixture(scope="module")
 def browser():
     """Headless Chromium."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    chromium = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     if chromium is None:
-        pytest.skip("no Chromium on this machine: install it (Debian: apt-get install chromium) to run the browser tests")
+        pytest.skip(
+            "no Chromium on this machine: install it (Debian: apt-get install chromium) to run the browser tests"
+        )
     from playwright.sync_api import sync_playwright
 
-    quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    quiet = [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=quiet)
         yield browser

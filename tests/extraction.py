@@ -1,4 +1,7 @@
-"""What the tests of feature extraction share: small models, loaders of a few rows, and looks at a model's state."""
+"""What the tests of feature extraction share.
+
+Small models, loaders of a few rows, and looks at a model's state.
+"""
 
 import torch
 from torch import nn
@@ -12,7 +15,9 @@ MASK = (torch.arange(9) < torch.tensor([[9], [4], [6], [1]])).long()
 
 
 def net():
-    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, K))
+    return nn.Sequential(
+        nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, K)
+    )
 
 
 def batches(x=X, y=Y, size=5):
@@ -22,11 +27,20 @@ def batches(x=X, y=Y, size=5):
 def state(model):
     """Everything of a model that a pass could change."""
     hooks = sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
-    return [m.training for m in model.modules()], {k: v.clone() for k, v in model.state_dict().items()}, hooks
+    return (
+        [m.training for m in model.modules()],
+        {k: v.clone() for k, v in model.state_dict().items()},
+        hooks,
+    )
 
 
 def same(a, b):
-    return a[0] == b[0] and a[2] == b[2] and a[1].keys() == b[1].keys() and all(torch.equal(v, b[1][k]) for k, v in a[1].items())
+    return (
+        a[0] == b[0]
+        and a[2] == b[2]
+        and a[1].keys() == b[1].keys()
+        and all(torch.equal(v, b[1][k]) for k, v in a[1].items())
+    )
 
 
 class Counted(nn.Module):
@@ -63,7 +77,9 @@ def files(folder):
 
 
 class Stateful(nn.Module):
-    """Changes its buffers in eval mode, in place and by putting new ones in their place, and keeps a tensor."""
+    """Changes its buffers in eval mode, in place and by putting new ones in their place, and keeps
+    a tensor.
+    """
 
     def __init__(self):
         super().__init__()

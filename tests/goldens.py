@@ -1,4 +1,7 @@
-"""The inputs behind the goldens: closed formulas, in float32 like the public implementations that gave the numbers."""
+"""The inputs behind the goldens.
+
+Closed formulas, in float32 like the public implementations that gave the numbers.
+"""
 
 import torch
 

@@ -1,4 +1,7 @@
-"""Slow, obvious twins of the clever code: plain loops over Python floats, written from the definitions."""
+"""Slow, obvious twins of the clever code.
+
+Plain loops over Python floats, written from the definitions.
+"""
 
 import math
 from fractions import Fraction
@@ -33,11 +36,18 @@ def equal_mass(confidence, bins):
 
 
 def error(confidence, correct, edges):
-    return float(sum(abs(total - right) for _, right, total in bin_sums(confidence, correct, edges)) / len(confidence))
+    return float(
+        sum(abs(total - right) for _, right, total in bin_sums(confidence, correct, edges))
+        / len(confidence)
+    )
 
 
 def worst_gap(confidence, correct, edges, min_count=1):
-    gaps = [abs(total - right) / n for n, right, total in bin_sums(confidence, correct, edges) if n >= min_count]
+    gaps = [
+        abs(total - right) / n
+        for n, right, total in bin_sums(confidence, correct, edges)
+        if n >= min_count
+    ]
     return float(max(gaps)) if gaps else math.nan
 
 
@@ -53,7 +63,10 @@ def debiased(confidence, correct, edges):
 def classwise(probs, labels, bins):
     """The mean over classes of the error of p_k against (label == k)."""
     classes = len(probs[0])
-    errors = [error([row[k] for row in probs], [y == k for y in labels], equal_width(bins)) for k in range(classes)]
+    errors = [
+        error([row[k] for row in probs], [y == k for y in labels], equal_width(bins))
+        for k in range(classes)
+    ]
     return sum(errors) / classes
 
 
@@ -67,7 +80,9 @@ def ks(confidence, correct):
 
 
 def smooth(confidence, correct, width, points=4000, images=3):
-    """Integral of |sum of residuals under a Gaussian reflected at 0 and 1| / N, by direct summation."""
+    """Integral of |sum of residuals under a Gaussian reflected at 0 and 1| / N, by direct
+    summation.
+    """
     n, total = len(confidence), 0.0
     for step in range(points):
         t = (step + 0.5) / points
@@ -82,7 +97,9 @@ def smooth(confidence, correct, width, points=4000, images=3):
 
 def top_label(probs, labels):
     confidence = [max(row) for row in probs]
-    return confidence, [row.index(top) == y for row, top, y in zip(probs, confidence, labels, strict=True)]
+    return confidence, [
+        row.index(top) == y for row, top, y in zip(probs, confidence, labels, strict=True)
+    ]
 
 
 def nll(probs, labels):
@@ -90,11 +107,16 @@ def nll(probs, labels):
 
 
 def brier(probs, labels):
-    return math.fsum((p - (k == y)) ** 2 for row, y in zip(probs, labels, strict=True) for k, p in enumerate(row)) / len(labels)
+    return math.fsum(
+        (p - (k == y)) ** 2 for row, y in zip(probs, labels, strict=True) for k, p in enumerate(row)
+    ) / len(labels)
 
 
 def aurc(confidence, correct):
-    """Mean over k of the error rate of the k surest; rows of equal confidence share their errors evenly."""
+    """Mean over k of the error rate of the k surest.
+
+    Rows of equal confidence share their errors evenly.
+    """
     wrong = []
     for level in sorted(set(confidence), reverse=True):
         tied = [not hit for c, hit in zip(confidence, correct, strict=True) if c == level]

@@ -1,4 +1,7 @@
-"""Slow, obvious twins of the losses: loops over Python floats, written from the formulas. Each takes what its namesake takes."""
+"""Slow, obvious twins of the losses: loops over Python floats, written from the formulas.
+
+Each takes what its namesake takes.
+"""
 
 import math
 
@@ -31,7 +34,10 @@ def label_smoothing(logits, labels, alpha=0.05):
     def target(k, y, classes):
         return (1 - alpha) * (k == y) + alpha / classes
 
-    return mean(sum(target(k, y, len(row)) * nll(row, k) for k in range(len(row))) for row, y in zip(logits, labels, strict=True))
+    return mean(
+        sum(target(k, y, len(row)) * nll(row, k) for k in range(len(row)))
+        for row, y in zip(logits, labels, strict=True)
+    )
 
 
 def mbls(logits, labels, margin=10.0, alpha=0.1):
@@ -52,14 +58,18 @@ def acls(logits, labels, margin=10.0, alpha=0.1, top=1.0, rest=0.1, frozen=None)
 
 
 def focal(logits, labels, gamma=3.0):
-    return mean((1 - softmax(row)[y]) ** gamma * nll(row, y) for row, y in zip(logits, labels, strict=True))
+    return mean(
+        (1 - softmax(row)[y]) ** gamma * nll(row, y) for row, y in zip(logits, labels, strict=True)
+    )
 
 
 def flsd(logits, labels, gammas=(5.0, 3.0, 3.0)):
     def exponent(p):
         return gammas[0] if p < 0.2 else gammas[1] if p < 0.5 else gammas[2]
 
-    return mean(focal([row], [y], exponent(softmax(row)[y])) for row, y in zip(logits, labels, strict=True))
+    return mean(
+        focal([row], [y], exponent(softmax(row)[y])) for row, y in zip(logits, labels, strict=True)
+    )
 
 
 def dual_focal(logits, labels, gamma=5.0):
@@ -72,7 +82,12 @@ def dual_focal(logits, labels, gamma=5.0):
 
 
 def binary_discrimination(logits, labels):
-    return mean(softplus(s - row[y]) for row, y in zip(logits, labels, strict=True) for k, s in enumerate(row) if k != y)
+    return mean(
+        softplus(s - row[y])
+        for row, y in zip(logits, labels, strict=True)
+        for k, s in enumerate(row)
+        if k != y
+    )
 
 
 def binary_exclusion(logits, labels):
@@ -86,21 +101,30 @@ def binary_exclusion(logits, labels):
 
 
 def cpc(logits, labels, discrimination=0.1, exclusion=1.0):
-    pairs = discrimination * binary_discrimination(logits, labels) + exclusion * binary_exclusion(logits, labels)
+    pairs = discrimination * binary_discrimination(logits, labels) + exclusion * binary_exclusion(
+        logits, labels
+    )
     return cross_entropy(logits, labels) + pairs
 
 
 def kernel_calibration_error(logits, labels, form="weighted"):
-    rows = [(max(softmax(row)), row.index(max(row)) == y) for row, y in zip(logits, labels, strict=True)]
+    rows = [
+        (max(softmax(row)), row.index(max(row)) == y) for row, y in zip(logits, labels, strict=True)
+    ]
     right, wrong = [r for r, hit in rows if hit], [r for r, hit in rows if not hit]
     if form == "unweighted":
-        return mean((c - r) * (d - q) * math.exp(-abs(r - q) / 0.4) for r, c in rows for q, d in rows)
+        return mean(
+            (c - r) * (d - q) * math.exp(-abs(r - q) / 0.4) for r, c in rows for q, d in rows
+        )
     if not right or not wrong:
         return 0.0
 
     def part(first, second, gap, other):
         again = len(first) * len(second) + 1e-5 if form == "as coded" else 1.0
-        return mean(gap(r) * other(q) * math.exp(-abs(r - q) / 0.4) for r in first for q in second) / again
+        return (
+            mean(gap(r) * other(q) * math.exp(-abs(r - q) / 0.4) for r in first for q in second)
+            / again
+        )
 
     def doubt(r):
         return 1 - r
@@ -108,7 +132,11 @@ def kernel_calibration_error(logits, labels, form="weighted"):
     def sure(r):
         return r
 
-    square = part(right, right, doubt, doubt) + part(wrong, wrong, sure, sure) - 2 * part(right, wrong, doubt, sure)
+    square = (
+        part(right, right, doubt, doubt)
+        + part(wrong, wrong, sure, sure)
+        - 2 * part(right, wrong, doubt, sure)
+    )
     return math.sqrt(max(square, 0.0) + 1e-10)
 
 
@@ -130,5 +158,7 @@ def mit_l(o1, o2, labels, partners, l1, l2):
 
 
 def standard_normal_kl(means, log_variances):
-    pairs = [pair for rows in zip(means, log_variances, strict=True) for pair in zip(*rows, strict=True)]
+    pairs = [
+        pair for rows in zip(means, log_variances, strict=True) for pair in zip(*rows, strict=True)
+    ]
     return mean(-0.5 * (1 + v - m * m - math.exp(v)) for m, v in pairs)

@@ -19,11 +19,23 @@ def test_digits(tmp_path):
 
 
 def test_calibrate(tmp_path):
-    """The example's network is overconfident by 13 points; calibrated, chance explains what is left."""
+    """The example's network is overconfident by 13 points.
+
+    Calibrated, chance explains what is left.
+    """
     before, after = output(EXAMPLES / "calibrate.py").splitlines()
     assert before.startswith("as trained: Overconfident: it says 86.")
     assert after.startswith("calibrated: Cannot be told from a calibrated model")
-    output("-m", "maccal", "calibrate", f"{EXAMPLES / 'calibrate.py'}:build", "--out", tmp_path, "--epochs", "5")
+    output(
+        "-m",
+        "maccal",
+        "calibrate",
+        f"{EXAMPLES / 'calibrate.py'}:build",
+        "--out",
+        tmp_path,
+        "--epochs",
+        "5",
+    )
     assert (tmp_path / "calibrate.report.html").exists()
 
 
@@ -31,4 +43,7 @@ def test_stream_from_one_process_and_from_two():
     alone = output(EXAMPLES / "stream.py")
     assert "200,000 rows, 10 classes" in alone
     assert "Overconfident" in alone
-    assert output("-m", "torch.distributed.run", "--nproc-per-node", "2", EXAMPLES / "stream.py") == alone
+    assert (
+        output("-m", "torch.distributed.run", "--nproc-per-node", "2", EXAMPLES / "stream.py")
+        == alone
+    )

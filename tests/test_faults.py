@@ -23,7 +23,8 @@ from faults.tally import DEFECTS, Outcome, Tally
 from maccal.io import read_json
 
 ROOT = Path(__file__).parents[1]
-forking = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # it has threads, says Python 3.12
+# it has threads, says Python 3.12
+forking = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,12 @@ def sample(tmp_path_factory):
     file = tmp_path_factory.mktemp("faults") / "reliability.json"
     command = [sys.executable, "-m", "faults", "--sample", "--out", str(file)]
     ended = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
     )
     assert file.is_file(), ended.stderr
     return read_json(file, KIND)["parts"]
@@ -88,7 +94,13 @@ def checking(folder):
 def test_damage_reports_a_reader_that_ignores_it_and_one_that_dies():
     tally = Tally(1)
     readers = {"careless": careless, "brittle": brittle, "checking": checking}
-    damage.damage(1, 120, tally, tuple(Format(name, "mine", "file", read) for name, read in readers.items()), sound)
+    damage.damage(
+        1,
+        120,
+        tally,
+        tuple(Format(name, "mine", "file", read) for name, read in readers.items()),
+        sound,
+    )
     assert tally.counts["careless"]["silent"] > 10
     assert tally.counts["careless"]["silent"] + tally.counts["careless"]["harmless"] == 41
     assert dict(tally.counts["brittle"]) == {"crash": 41}
@@ -205,7 +217,9 @@ def test_words_of_kills(ended, found, word):
 def test_snapshots_leave_out_times_and_nothing_else(tmp_path):
     for name, seconds, ece in (("a", 1.0, 0.5), ("b", 2.0, 0.5), ("c", 1.0, 0.25)):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "row.json").write_text(json.dumps({"ece": ece, "trained": {"seconds": seconds}}))
+        (tmp_path / name / "row.json").write_text(
+            json.dumps({"ece": ece, "trained": {"seconds": seconds}})
+        )
     a, b, c = (snapshot(tmp_path / name) for name in "abc")
     assert differences(a, b) == ""
     assert differences(c, a) == "another row.json"
@@ -213,7 +227,13 @@ def test_snapshots_leave_out_times_and_nothing_else(tmp_path):
 
 @pytest.mark.parametrize(
     ("answer", "problem"),
-    [(0.5, ""), (float("nan"), "NaN"), (1.5, "outside"), ({"ece": [0.5, np.float64(-1)]}, "outside"), (np.array([0.0, 1.0]), "")],
+    [
+        (0.5, ""),
+        (float("nan"), "NaN"),
+        (1.5, "outside"),
+        ({"ece": [0.5, np.float64(-1)]}, "outside"),
+        (np.array([0.0, 1.0]), ""),
+    ],
 )
 def test_ranges(answer, problem):
     assert problem in range_error(answer, Call(float, None, within=(0, 1)))
@@ -225,8 +245,17 @@ def test_words_of_calls():
         return fuzz.judged(Call(function, None, within=(0, 1)), [], {}, known)[0]
 
     assert judged(lambda: 0.5, True) == judged(lambda: 0.5, None) == "answered"
-    assert judged(lambda: 0.5, False) == judged(lambda: 2.0, True) == judged(lambda: float("nan"), None) == "silent"
-    assert judged(failing(ValueError("no")), False) == judged(failing(TypeError("no")), None) == "refused"
+    assert (
+        judged(lambda: 0.5, False)
+        == judged(lambda: 2.0, True)
+        == judged(lambda: float("nan"), None)
+        == "silent"
+    )
+    assert (
+        judged(failing(ValueError("no")), False)
+        == judged(failing(TypeError("no")), None)
+        == "refused"
+    )
     assert judged(failing(ValueError("math domain error")), True) == "wrong"
     assert judged(failing(IndexError("no")), False) == "crash"
 
@@ -241,7 +270,9 @@ def test_trials_that_hang_or_die_are_counted_and_the_rest_goes_on():
         return [Outcome("all", "same")]
 
     tasks = ["a", "hangs", "b", "dies", "c"]
-    found = list(trials(tasks, work, name=lambda task: ("all", task), jobs=1, seconds=1, memory=None))
+    found = list(
+        trials(tasks, work, name=lambda task: ("all", task), jobs=1, seconds=1, memory=None)
+    )
     assert [outcome.word for outcome in found] == ["same", "crash", "same", "crash", "same"]
     assert "no end within 1 s" in found[1].about
     assert "exit code 3" in found[3].about
@@ -257,11 +288,21 @@ def test_a_mistake_of_the_harness_is_no_outcome():
 
 
 def test_words_of_crowds_disks_and_loads(tmp_path):
-    assert [crowd.ended(code)[0] for code in (0, 2, 1, -9, None)] == ["same", "wrong", "crash", "crash", "crash"]
+    assert [crowd.ended(code)[0] for code in (0, 2, 1, -9, None)] == [
+        "same",
+        "wrong",
+        "crash",
+        "crash",
+        "crash",
+    ]
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "old").write_text("half")
     good = disk.Alone({"old": "whole"}, {"old": "new"}, 100)
-    for words, part in (("maccal: full", "not whole: old"), ("Traceback\nOSError", "not one line"), ("", "not one line")):
+    for words, part in (
+        ("maccal: full", "not whole: old"),
+        ("Traceback\nOSError", "not one line"),
+        ("", "not one line"),
+    ):
         (tmp_path / "said").write_text(words)
         assert part in disk.complaint(disk.COMMANDS[0], good, 2, tmp_path / "work")
     (tmp_path / "said").write_text("maccal: full")

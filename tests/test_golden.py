@@ -1,4 +1,5 @@
-"""Tripwires: short trainings, heads of every reading, one whole row and the page's tables, as they were.
+"""Tripwires: short trainings, heads of every reading, one whole row and the page's tables, as they
+were.
 
 A refactoring leaves them as they are, to the bit; a change of numbers writes them anew and shows
 the rows before and after:
@@ -36,7 +37,10 @@ READINGS = {
     "last": mc.Stage2(epochs=4, inference="last"),
     "static": mc.Stage2(epochs=4, eta="static"),
     "training": mc.Stage2(epochs=4, statistics="deployed", gamma=0.9),
-    **{f"ablation {row}": mc.Stage2.ablation(row, epochs=4) for row in ("vanilla", "masked", "restricted")},
+    **{
+        f"ablation {row}": mc.Stage2.ablation(row, epochs=4)
+        for row in ("vanilla", "masked", "restricted")
+    },
 }
 UNSTEADY = ("format", "checksum", "files", "seconds", "versions")
 
@@ -72,7 +76,9 @@ def stage2(name):
     y = rng.integers(0, 5, 384)
     z = (rng.normal(size=(384, 16)) + 1.5 * np.eye(16)[y]).astype(np.float32)
     held_out = None if READINGS[name].statistics == "deployed" else (z[256:], y[256:])
-    return fingerprint(mc.calibrate_head(z[:256], y[:256], val=held_out, config=READINGS[name], seed=1))
+    return fingerprint(
+        mc.calibrate_head(z[:256], y[:256], val=held_out, config=READINGS[name], seed=1)
+    )
 
 
 def row(folder):
@@ -99,7 +105,10 @@ def page():
     rows = list(read(RESULTS / "bench-cpu.jsonl").values())
     parts = {sheet.name: repr(list(sheet.rows)) for sheet in tables(rows)}
     parts["claims"] = repr([(claim.verdict, claim.words) for claim in claims(rows)])
-    return {name: hashlib.blake2b(text.encode(), digest_size=12).hexdigest() for name, text in parts.items()}
+    return {
+        name: hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+        for name, text in parts.items()
+    }
 
 
 def stored(name):

@@ -1,4 +1,7 @@
-"""A room imports only from rooms before it on the path of the data; inside a room the same holds for its files."""
+"""A room imports only from rooms before it on the path of the data.
+
+Inside a room the same holds for its files.
+"""
 
 import ast
 import re
@@ -8,8 +11,8 @@ import maccal
 
 PACKAGE = Path(maccal.__file__).parent
 
-# From images to the page: each room with its files in their order. A file that is not named may import none of its
-# room's, and all of its room's may import it.
+# From images to the page: each room with its files in their order. A file that is not named may
+# import none of its room's, and all of its room's may import it.
 ROOMS = {
     "lazy": "",
     "io": "",
@@ -34,7 +37,10 @@ ENDS = ("maccal", "maccal.__main__")
 
 
 def place_of(module: str) -> tuple[int, int]:
-    """The number of its room, and the number of its file there; the room's own names come last in it."""
+    """The number of its room, and the number of its file there.
+
+    The room's own names come last in it.
+    """
     if module in ENDS:
         return len(ROOMS), ENDS.index(module)
     room, _, file = module.removeprefix("maccal.").partition(".")
@@ -44,7 +50,9 @@ def place_of(module: str) -> tuple[int, int]:
 
 
 def name_of(path: Path) -> str:
-    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
 
 
 SOURCES = {name_of(path): path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
@@ -65,7 +73,10 @@ def imports(source: str) -> set[str]:
 
 
 def backward(sources: dict[str, str]) -> list[str]:
-    """Every import that does not lead to an earlier place; the rooms' lists of names may be imported by later rooms only."""
+    """Every import that does not lead to an earlier place.
+
+    The rooms' lists of names may be imported by later rooms only.
+    """
     found = []
     for name, source in sources.items():
         for other in sorted(imports(source)):

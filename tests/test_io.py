@@ -18,11 +18,15 @@ from maccal.io import FileError, locked, sweep, write, write_all, write_with
 TENSORS = {"w": torch.arange(6.0).view(2, 3), "b": torch.tensor([1.5, -2.0], dtype=torch.bfloat16)}
 KINDS = {
     "json": (
-        lambda path: io.write_json(path, "row 1", {"ece": 0.0625, "name": "a", "none": None, "list": [1, 2.5]}),
+        lambda path: io.write_json(
+            path, "row 1", {"ece": 0.0625, "name": "a", "none": None, "list": [1, 2.5]}
+        ),
         lambda path: io.read_json(path, "row 1"),
     ),
     "lines": (
-        lambda path: io.write_lines(path, "history 1", [{"epoch": 1, "loss": 0.25}, {"epoch": 2, "loss": 0.125}]),
+        lambda path: io.write_lines(
+            path, "history 1", [{"epoch": 1, "loss": 0.25}, {"epoch": 2, "loss": 0.125}]
+        ),
         lambda path: io.read_lines(path, "history 1"),
     ),
     "sealed": (
@@ -85,7 +89,11 @@ def test_what_is_written_is_on_the_disk_before_it_has_its_name(tmp_path, monkeyp
     events = []
     fsync, replace = os.fsync, type(tmp_path).replace
     monkeypatch.setattr(os, "fsync", lambda handle: events.append("fsync") or fsync(handle))
-    monkeypatch.setattr(type(tmp_path), "replace", lambda self, target: events.append("rename") or replace(self, target))
+    monkeypatch.setattr(
+        type(tmp_path),
+        "replace",
+        lambda self, target: events.append("rename") or replace(self, target),
+    )
     write(tmp_path / "row.json", "{}")
     assert events == ["fsync", "rename", "fsync"]  # the bytes, the name, the folder
 
@@ -137,8 +145,14 @@ def test_tensors_and_notes_come_back(tmp_path):
     path = io.write_tensors(tmp_path / "x", "head 1", TENSORS, seed=3)
     tensors, notes = io.read_tensors(path, "head 1")
     assert notes == {"seed": 3}
-    assert all(torch.equal(tensors[name], TENSORS[name]) and tensors[name].dtype == TENSORS[name].dtype for name in TENSORS)
-    assert path.read_bytes() == io.write_tensors(tmp_path / "y", "head 1", TENSORS, seed=3).read_bytes()
+    assert all(
+        torch.equal(tensors[name], TENSORS[name]) and tensors[name].dtype == TENSORS[name].dtype
+        for name in TENSORS
+    )
+    assert (
+        path.read_bytes()
+        == io.write_tensors(tmp_path / "y", "head 1", TENSORS, seed=3).read_bytes()
+    )
     foreign = tmp_path / "foreign"
     import safetensors.torch
 
@@ -165,7 +179,9 @@ with locked(folder), new_part(folder, "x") as part:
 
 
 def test_locks_and_parts_end_with_their_process(tmp_path):
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
     part = type(tmp_path)(holder.stdout.readline().strip())
     try:
         sweep(tmp_path)
@@ -189,7 +205,10 @@ def test_locks_and_parts_end_with_their_process(tmp_path):
 
 def test_the_next_writer_of_a_file_removes_what_a_killed_one_left(tmp_path):
     """Of that file alone: other parts may belong to a writer on another machine."""
-    left, other = tmp_path / ".row.json.0123456789abcdef.part", tmp_path / ".new.json.0123456789abcdef.part"
+    left, other = (
+        tmp_path / ".row.json.0123456789abcdef.part",
+        tmp_path / ".new.json.0123456789abcdef.part",
+    )
     for part in (left, other):
         part.write_text("half of a ro")
     write(tmp_path / "row.json", "{}")

@@ -1,4 +1,7 @@
-"""A web server for tests: it resumes, and on demand it drops, lies, refuses or sends the wrong thing. One behaviour a request."""
+"""A web server for tests.
+
+It resumes, and on demand it drops, lies, refuses or sends the wrong thing. One behaviour a request.
+"""
 
 import http.server
 import re
@@ -13,7 +16,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         asked = self.headers.get("Range")
         self.server.ranges.append(asked)
         behave = self.server.script.pop(0) if self.server.script else ranged
-        behave(self, self.server.files.get(self.path), int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked else 0)
+        behave(
+            self,
+            self.server.files.get(self.path),
+            int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked else 0,
+        )
 
     def head(self, code, **headers):
         self.send_response(code)
@@ -55,7 +62,11 @@ def serving():
 
 
 def ranged(handler, data, start, upto=None, shift=0):
-    """As a good server; with `upto` it hangs up after that many bytes, with `shift` it sends others than it was asked for."""
+    """As a good server.
+
+    With `upto` it hangs up after that many bytes, with `shift` it sends others than it was asked
+    for.
+    """
     if data is None:
         return handler.head(404, Content_Length=0)
     if start >= len(data):
@@ -63,7 +74,11 @@ def ranged(handler, data, start, upto=None, shift=0):
     start += shift
     rest = data[start:]
     if start:
-        handler.head(206, Content_Length=len(rest), Content_Range=f"bytes {start}-{len(data) - 1}/{len(data)}")
+        handler.head(
+            206,
+            Content_Length=len(rest),
+            Content_Range=f"bytes {start}-{len(data) - 1}/{len(data)}",
+        )
     else:
         handler.head(200, Content_Length=len(rest))
     return handler.body(rest[:upto])

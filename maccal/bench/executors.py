@@ -3,9 +3,10 @@
     work(jobs, make, Local(workers=2))                     a process a run, the cores shared out between them
     work(jobs, make, Ray(address="auto", gpus=1))          a Ray task a run, tried again when its worker dies
 
-A run waits for its stage I. One that fails leaves its error in error.json and does not stop the others, except those that build on
-it. What is done already is not made again, so a grid that was stopped, or had failures, goes on with the same command. Under Ray
-all nodes must see the same runs and data folders.
+A run waits for its stage I. One that fails leaves its error in error.json and does not stop the
+others, except those that build on it. What is done already is not made again, so a grid that was
+stopped, or had failures, goes on with the same command. Under Ray all nodes must see the same runs
+and data folders.
 """
 
 import contextlib
@@ -25,7 +26,8 @@ import torch
 from maccal.bench.grids import ERROR, Job, read_error
 from maccal.io import write_json
 
-Make = Callable[[Job], object]  # makes a run; it must be importable by its name, for other processes call it
+# makes a run; it must be importable by its name, for other processes call it
+Make = Callable[[Job], object]
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,16 @@ def failed(file: Path, error: str, trace: str = "") -> str:
     return error
 
 
-def work(jobs: Sequence[Job], make: Make, runs: Path, executor: Local | Ray) -> Iterator[tuple[Job, str | None]]:
+def work(
+    jobs: Sequence[Job], make: Make, runs: Path, executor: Local | Ray
+) -> Iterator[tuple[Job, str | None]]:
     """Make the runs that are not done; gives each with its error, or None, as it ends."""
     todo = [job for job in jobs if job.state(runs) != "done"]
-    return locally(todo, make, runs, executor) if isinstance(executor, Local) else on_ray(todo, make, runs, executor)
+    return (
+        locally(todo, make, runs, executor)
+        if isinstance(executor, Local)
+        else on_ray(todo, make, runs, executor)
+    )
 
 
 def needed(job: Job, names: Sequence[str]) -> str | None:
@@ -89,7 +97,9 @@ def leave_with_parent() -> None:
         os._exit(1)
 
 
-def locally(todo: list[Job], make: Make, runs: Path, executor: Local) -> Iterator[tuple[Job, str | None]]:
+def locally(
+    todo: list[Job], make: Make, runs: Path, executor: Local
+) -> Iterator[tuple[Job, str | None]]:
     """As many processes at a time as there are workers; the first that is ready comes first."""
     context = processes(make)
     threads = max(1, (os.cpu_count() or 1) // executor.workers)
@@ -103,7 +113,13 @@ def locally(todo: list[Job], make: Make, runs: Path, executor: Local) -> Iterato
                 todo.remove(job)
                 if job.first.name in broken:
                     broken.add(job.config.name)
-                    yield job, failed(runs / job.config.name / "error.json", f"its stage I, {job.first.name}, failed")
+                    yield (
+                        job,
+                        failed(
+                            runs / job.config.name / "error.json",
+                            f"its stage I, {job.first.name}, failed",
+                        ),
+                    )
                     continue
                 started = context.Process(target=child, args=(make, job, runs, threads))
                 started.start()
@@ -119,7 +135,10 @@ def locally(todo: list[Job], make: Make, runs: Path, executor: Local) -> Iterato
 
 
 def processes(make: Make) -> Any:
-    """Processes that begin with all imported: a server imports it once, and forks; where there is no fork, each imports it."""
+    """Processes that begin with all imported: a server imports it once, and forks.
+
+    Where there is no fork, each imports it.
+    """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -141,28 +160,41 @@ def outcome(process: BaseProcess, error_file: Path) -> str | None:
     return read_error(error_file) if code else None
 
 
-def on_ray(todo: list[Job], make: Make, runs: Path, executor: Ray) -> Iterator[tuple[Job, str | None]]:
-    """A task a run; a task of stage II takes the outcome of its stage I, so Ray starts it afterwards."""
+def on_ray(
+    todo: list[Job], make: Make, runs: Path, executor: Ray
+) -> Iterator[tuple[Job, str | None]]:
+    """A task a run.
+
+    A task of stage II takes the outcome of its stage I, so Ray starts it afterwards.
+    """
     try:
         import ray
     except ImportError as error:
         raise ValueError("the executor ray needs the package: pip install 'maccal[ray]'") from error
     with cluster(ray, executor.address):
-        options = {"num_cpus": executor.cpus, "num_gpus": executor.gpus, "max_retries": executor.retries}
+        options = {
+            "num_cpus": executor.cpus,
+            "num_gpus": executor.gpus,
+            "max_retries": executor.retries,
+        }
         task = ray.remote(remote).options(**options)
         names = [job.config.name for job in todo]
         refs: dict[str, Any] = {}
         jobs = {}
         for job in todo:  # stage I stands before what builds on it
             before = refs.get(needed(job, names) or "")
-            refs[job.config.name] = task.remote(make, job, runs.absolute(), max(1, int(executor.cpus)), before)
+            refs[job.config.name] = task.remote(
+                make, job, runs.absolute(), max(1, int(executor.cpus)), before
+            )
             jobs[refs[job.config.name]] = job
         yield from as_they_end(ray, jobs, runs)
 
 
 def remote(make: Make, job: Job, runs: Path, threads: int, before: str | None) -> str | None:
     if before is not None:
-        return failed(runs / job.config.name / "error.json", f"its stage I, {job.first.name}, failed")
+        return failed(
+            runs / job.config.name / "error.json", f"its stage I, {job.first.name}, failed"
+        )
     return attempt(make, job, runs, threads)
 
 
@@ -173,7 +205,10 @@ def as_they_end(ray: Any, jobs: dict[Any, Job], runs: Path) -> Iterator[tuple[Jo
         try:
             yield jobs[ref], ray.get(ref)
         except ray.exceptions.RayError as error:  # the worker died once too often
-            yield jobs[ref], failed(runs / jobs[ref].config.name / "error.json", str(error).splitlines()[0])
+            yield (
+                jobs[ref],
+                failed(runs / jobs[ref].config.name / "error.json", str(error).splitlines()[0]),
+            )
 
 
 @contextlib.contextmanager
@@ -182,7 +217,9 @@ def cluster(ray: Any, address: str | None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    ray.init(address=address, log_to_driver=False, include_dashboard=False if address is None else None)
+    ray.init(
+        address=address, log_to_driver=False, include_dashboard=False if address is None else None
+    )
     try:
         yield
     finally:

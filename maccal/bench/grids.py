@@ -1,14 +1,16 @@
-"""The paper's tables and figures as grids of runs: what each needs, what is there, and what the rest will cost.
+"""The paper's tables and figures as grids of runs: what each needs, what is there, and what the
+rest will cost.
 
     jobs("table1", "cpu", seeds=(1, 2, 3))    the runs of a table or figure; "all" is all of them, each once
     plan(jobs, runs, recorded)                which are done, failed or missing, and the seconds the missing ones will take
     remaining(jobs, runs, recorded)           those to be made, with the stage I that they need
     collect(jobs, runs)                       the rows of those that are there
 
-A run is done when its folder has its row, or when the rows recorded earlier have it: a file of results stands for the folders. Runs
-are shared: stage I of vanilla serves TST, V-TST, MaC-Cal, the ablation and the sensitivity
-figures. `paper` is the paper's protocol to the letter; `cpu` is the same grid on subsets with a small network, trained without
-augmentation until vanilla knows its images by heart, as the paper's networks do.
+A run is done when its folder has its row, or when the rows recorded earlier have it: a file of
+results stands for the folders. Runs are shared: stage I of vanilla serves TST, V-TST, MaC-Cal, the
+ablation and the sensitivity figures. `paper` is the paper's protocol to the letter; `cpu` is the
+same grid on subsets with a small network, trained without augmentation until vanilla knows its
+images by heart, as the paper's networks do.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -60,7 +62,9 @@ class Scale:
 FOUR = ("resnet50", "resnet110", "wrn26_10", "densenet121")
 QUICK = Recipe(epochs=9, schedule="cosine", padding=0, flip=False, watch=100)
 SCALES: Mapping[str, Scale] = {
-    "paper": Scale({"cifar10": FOUR, "cifar100": FOUR, "tiny-imagenet": ("resnet50_tiny",)}, {}, RECIPES),
+    "paper": Scale(
+        {"cifar10": FOUR, "cifar100": FOUR, "tiny-imagenet": ("resnet50_tiny",)}, {}, RECIPES
+    ),
     "cpu": Scale(
         {"cifar10": ("resnet10",), "cifar100": ("resnet10",)},
         {"cifar10": 10_000, "cifar100": 20_000},
@@ -90,8 +94,14 @@ class Job:
         return "failed" if (runs / self.config.name / "error.json").is_file() else "missing"
 
     def is_done_by(self, row: Row) -> bool:
-        """Whether it is the row of this very run, whatever the precision of its numbers, with all that is to be measured."""
-        return "run" in row and self.extras <= row.keys() and alike(row["run"]) == alike(self.config.about)
+        """Whether it is the row of this very run, whatever the precision of its numbers, with all
+        that is to be measured.
+        """
+        return (
+            "run" in row
+            and self.extras <= row.keys()
+            and alike(row["run"]) == alike(self.config.about)
+        )
 
 
 def alike(about: Row) -> Row:
@@ -99,7 +109,10 @@ def alike(about: Row) -> Row:
 
 
 def row_of(job: Job, runs: Path) -> Row | None:
-    """The row of a run; None where there is none or it is damaged: then the run is to be made, which mends it."""
+    """The row of a run; None where there is none or it is damaged.
+
+    Then the run is to be made, which mends it.
+    """
     file = runs / job.config.name / "row.json"
     try:
         return read_row(file) if file.exists() else None
@@ -122,12 +135,27 @@ class Grid:
         self.scale, self.seed, self.device = scale, seed, device
 
     def job(self, data: str, model: str, method: str, *extras: Extra, **changes: Any) -> Job:
-        config = Config(data, model, method, self.seed, self.scale.limits.get(data), self.scale.recipes[data], **changes)
+        config = Config(
+            data,
+            model,
+            method,
+            self.seed,
+            self.scale.limits.get(data),
+            self.scale.recipes[data],
+            **changes,
+        )
         return Job(config.settled(self.device), frozenset(extras))
 
-    def everywhere(self, methods: Sequence[str], *extras: Extra, sets: Sequence[str] | None = None) -> list[Job]:
+    def everywhere(
+        self, methods: Sequence[str], *extras: Extra, sets: Sequence[str] | None = None
+    ) -> list[Job]:
         chosen = {data: self.scale.networks[data] for data in sets or self.scale.networks}
-        return [self.job(data, model, name, *extras) for data, models in chosen.items() for model in models for name in methods]
+        return [
+            self.job(data, model, name, *extras)
+            for data, models in chosen.items()
+            for model in models
+            for name in methods
+        ]
 
 
 CIFARS = ("cifar10", "cifar100")
@@ -135,37 +163,57 @@ CIFARS = ("cifar10", "cifar100")
 
 def ablation(grid: Grid) -> list[Job]:
     jobs = [grid.job(data, grid.scale.last, "vanilla") for data in CIFARS]
-    heads = [*(Stage2.ablation(row) for row in ABLATION), Stage2()]  # the last: all steps but the restructured head
-    return jobs + [grid.job(data, grid.scale.last, "maccal", stage2=head) for data in CIFARS for head in heads]
+    # the last: all steps but the restructured head
+    heads = [*(Stage2.ablation(row) for row in ABLATION), Stage2()]
+    return jobs + [
+        grid.job(data, grid.scale.last, "maccal", stage2=head) for data in CIFARS for head in heads
+    ]
 
 
 def mixup(grid: Grid) -> list[Job]:
-    names = [(alpha, name) for alpha in grid.scale.alphas for name in ("mixup", "mit", "mixup+maccal")]
-    return [grid.job("cifar10", grid.scale.main, name, settings={"alpha": alpha}) for alpha, name in names]
+    names = [
+        (alpha, name) for alpha in grid.scale.alphas for name in ("mixup", "mit", "mixup+maccal")
+    ]
+    return [
+        grid.job("cifar10", grid.scale.main, name, settings={"alpha": alpha})
+        for alpha, name in names
+    ]
 
 
 def gamma(grid: Grid) -> list[Job]:
-    """Feedback from the training rows, without held-out labels: there alone gamma matters. From mixed images it needs none."""
+    """Feedback from the training rows, without held-out labels: there alone gamma matters.
+
+    From mixed images it needs none.
+    """
     heads = [Stage2(statistics="deployed", gamma=value) for value in GAMMAS]
-    jobs = [grid.job("cifar100", grid.scale.last, "maccal", stage2=head, feedback="training") for head in heads]
+    jobs = [
+        grid.job("cifar100", grid.scale.last, "maccal", stage2=head, feedback="training")
+        for head in heads
+    ]
     return jobs + [grid.job(data, grid.scale.last, "maccal", feedback="mixed") for data in CIFARS]
 
 
 GRIDS: Mapping[str, Callable[[Grid], list[Job]]] = {
     "table1": lambda grid: grid.everywhere(list(EVERY)),  # and the average-metrics figure
     "ood": lambda grid: grid.everywhere([*SENSITIVITY, "temperature"], "ood", sets=CIFARS),
-    "combine": lambda grid: grid.everywhere([name.removesuffix("+maccal") for name in COMBINATIONS] + list(COMBINATIONS)),
+    "combine": lambda grid: grid.everywhere(
+        [name.removesuffix("+maccal") for name in COMBINATIONS] + list(COMBINATIONS)
+    ),
     "cost": lambda grid: grid.everywhere(["vanilla", "mit", "tst", "vtst", "balcal", "maccal"]),
     "ablation": ablation,
     "shift": lambda grid: grid.everywhere(list(EVERY), "shift", sets=CIFARS),
     "mixup": mixup,
     "gamma": gamma,
     "sparsity": lambda grid: grid.everywhere(["maccal"]),
-    "motivation": lambda grid: [grid.job("cifar10", grid.scale.main, name, "motivation") for name in ("vanilla", "maccal")],
+    "motivation": lambda grid: [
+        grid.job("cifar10", grid.scale.main, name, "motivation") for name in ("vanilla", "maccal")
+    ],
 }
 
 
-def jobs(names: str | Sequence[str], scale: str, seeds: Sequence[int], device: torch.device | str = "cpu") -> list[Job]:
+def jobs(
+    names: str | Sequence[str], scale: str, seeds: Sequence[int], device: torch.device | str = "cpu"
+) -> list[Job]:
     """The runs of a table or figure, or of several, stage I before what builds on it, each once."""
     keys = [names] if isinstance(names, str) else list(names)
     if unknown := [key for key in keys if key not in (*GRIDS, "all")]:
@@ -173,7 +221,12 @@ def jobs(names: str | Sequence[str], scale: str, seeds: Sequence[int], device: t
     if scale not in SCALES:
         raise ValueError(f"no scale {scale!r}; the scales are {', '.join(SCALES)}")
     grids = [Grid(SCALES[scale], seed, torch.device(device)) for seed in seeds]
-    wanted = [job for grid in grids for key in (GRIDS if "all" in keys else keys) for job in GRIDS[key](grid)]
+    wanted = [
+        job
+        for grid in grids
+        for key in (GRIDS if "all" in keys else keys)
+        for job in GRIDS[key](grid)
+    ]
     merged: dict[str, Job] = {}
     for job in [Job(job.first) for job in wanted] + wanted:
         before = merged.get(job.config.name, job)
@@ -197,9 +250,16 @@ def plan(wanted: Sequence[Job], runs: Path, recorded: Rows = NOTHING) -> Plan:
     states = {job.config.name: job.state(runs, recorded) for job in wanted}
     known = speeds(wanted, runs, recorded)
     missing = [
-        known.get(kind(job.config), known.get((*kind(job.config)[:2], ""))) for job in wanted if states[job.config.name] != "done"
+        known.get(kind(job.config), known.get((*kind(job.config)[:2], "")))
+        for job in wanted
+        if states[job.config.name] != "done"
     ]
-    return Plan(states, None if any(cost is None for cost in missing) else sum(cost for cost in missing if cost is not None))
+    return Plan(
+        states,
+        None
+        if any(cost is None for cost in missing)
+        else sum(cost for cost in missing if cost is not None),
+    )
 
 
 def kind(config: Config) -> tuple[str, str, str]:
@@ -208,10 +268,17 @@ def kind(config: Config) -> tuple[str, str, str]:
 
 
 def remaining(wanted: Sequence[Job], runs: Path, recorded: Rows = NOTHING) -> list[Job]:
-    """The runs that are not done; and those of stage I that they build on, if only their rows are there."""
+    """The runs that are not done.
+
+    And those of stage I that they build on, if only their rows are there.
+    """
     missing = {job.config.name: job for job in wanted if job.state(runs, recorded) != "done"}
     firsts = {job.first.name for job in missing.values()}
-    return [job for job in wanted if job.config.name in missing or (job.config.name in firsts and job.state(runs) != "done")]
+    return [
+        job
+        for job in wanted
+        if job.config.name in missing or (job.config.name in firsts and job.state(runs) != "done")
+    ]
 
 
 def speeds(wanted: Sequence[Job], runs: Path, recorded: Rows) -> dict[tuple[str, str, str], float]:
@@ -220,7 +287,9 @@ def speeds(wanted: Sequence[Job], runs: Path, recorded: Rows) -> dict[tuple[str,
     for job in wanted:
         row = row_of(job, runs) or recorded.get(job.config.name)
         if row is not None and "trained" in row:
-            names = [kind(job.config)] + ([] if job.config.stage2 else [(job.config.data, job.config.model, "")])
+            names = [kind(job.config)] + (
+                [] if job.config.stage2 else [(job.config.data, job.config.model, "")]
+            )
             for name in names:
                 times.setdefault(name, []).append(row["trained"]["seconds"])
     return {name: median(values) for name, values in times.items()}

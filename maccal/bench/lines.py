@@ -1,11 +1,13 @@
-"""Rows of runs, gathered: a line is the runs of one method on one data set and network, which differ in the seed alone.
+"""Rows of runs, gathered: a line is the runs of one method on one data set and network, which
+differ in the seed alone.
 
     book = Book.of(rows)                                   the lines, sorted; failed runs are left out
     book.get(setting, "maccal").mean("ece")                over its seeds
     contrast([maccal], [vanilla], "ece")                   the first less the second, with its test
 
-Over several seeds the test is Student's on the differences seed by seed. With one shared seed the bootstrap intervals of the two
-rows stand in for it: they speak of other test images, not of another training.
+Over several seeds the test is Student's on the differences seed by seed. With one shared seed the
+bootstrap intervals of the two rows stand in for it: they speak of other test images, not of another
+training.
 """
 
 import math
@@ -42,7 +44,10 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class Line:
-    """The runs of a method, by seed; `variant` is the method and what is not as it has it by itself."""
+    """The runs of a method, by seed.
+
+    `variant` is the method and what is not as it has it by itself.
+    """
 
     setting: Setting
     method: str
@@ -97,11 +102,20 @@ class Book:
     @classmethod
     def of(cls, rows: Sequence[Row]) -> "Book":
         runs: dict[tuple[Setting, str, str], dict[int, Row]] = {}
-        for row in sorted((row for row in rows if "run" in row), key=lambda row: (row["run"]["seed"], row["name"])):
+        for row in sorted(
+            (row for row in rows if "run" in row), key=lambda row: (row["run"]["seed"], row["name"])
+        ):
             about = row["run"]
             setting = Setting(about["data"], about.get("limit") or 0, about["model"])
-            runs.setdefault((setting, variant(row, setting), about["method"]), {})[about["seed"]] = row
-        return cls(tuple(Line(setting, method, kind, runs[setting, kind, method]) for setting, kind, method in sorted(runs)))
+            runs.setdefault((setting, variant(row, setting), about["method"]), {})[
+                about["seed"]
+            ] = row
+        return cls(
+            tuple(
+                Line(setting, method, kind, runs[setting, kind, method])
+                for setting, kind, method in sorted(runs)
+            )
+        )
 
     @cached_property
     def index(self) -> dict[tuple[Setting, str], Line]:
@@ -131,15 +145,18 @@ def variant(row: Row, setting: Setting) -> str:
     'maccal,gamma=0.9'
     """
     name, start, end = row["name"], f"{setting.place}-{setting.model}-", f"-s{row['run']['seed']}"
-    return str(name[len(start) : -len(end)] if name.startswith(start) and name.endswith(end) else name)
+    return str(
+        name[len(start) : -len(end)] if name.startswith(start) and name.endswith(end) else name
+    )
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """A difference of two methods with its 95 % interval; `seeds` is 1 where intervals of the rows stand in for seeds.
+    """A difference of two methods with its 95 % interval; `seeds` is 1 where intervals of the rows
+    stand in for seeds.
 
-    `alike`: neither can be told from a calibrated model, so that no difference of ECE means anything.
-    """
+    `alike`: neither can be told from a calibrated model, so that no difference of ECE means
+    anything."""
 
     difference: float
     low: float
@@ -158,14 +175,21 @@ class Contrast:
 
 
 def contrast(first: Sequence[Line], second: Sequence[Line], key: str = "ece") -> Contrast | None:
-    """First less second, averaged over pairs of lines, on the seeds that all of them share; None where they share none."""
+    """First less second, averaged over pairs of lines, on the seeds that all of them share.
+
+    None where they share none.
+    """
     pairs = [(a.values(key), b.values(key)) for a, b in zip(first, second, strict=True)]
     seeds = sorted(set.intersection(*(set(a) & set(b) for a, b in pairs))) if pairs else []
     if not seeds:
         return None
     differences = [fmean(a[seed] - b[seed] for a, b in pairs) for seed in seeds]
     alone = [row for lines in (first, second) for row in (line.runs[seeds[0]] for line in lines)]
-    error = stdev(differences) / math.sqrt(len(seeds)) if len(seeds) > 1 else sampling_error(alone, key) / len(pairs)
+    error = (
+        stdev(differences) / math.sqrt(len(seeds))
+        if len(seeds) > 1
+        else sampling_error(alone, key) / len(pairs)
+    )
     alike = key == "ece" and all(line.calibrated for lines in (first, second) for line in lines)
     return against_zero(fmean(differences), error, len(seeds), alike)
 
@@ -177,7 +201,8 @@ def sampling_error(rows: Sequence[Row], key: str) -> float:
 
 
 def against_zero(mean: float, error: float, count: int, alike: bool = False) -> Contrast:
-    """Whether a mean is zero: by Student's t of `count` numbers, by the normal law where there is but one.
+    """Whether a mean is zero: by Student's t of `count` numbers, by the normal law where there is
+    but one.
 
     >>> found = against_zero(-0.02, 0.005, 3)
     >>> round(found.p_value, 4), round(found.high, 4), found.real
@@ -221,4 +246,6 @@ def titled(variant: str) -> str:
     """
     parts = [part.split(",") for part in variant.split("+")]
     changes = [change.replace("_", " ") for _, *changed in parts for change in changed]
-    return " + ".join(NAMES.get(name, name) for name, *_ in parts) + ("\n" + ", ".join(changes) if changes else "")
+    return " + ".join(NAMES.get(name, name) for name, *_ in parts) + (
+        "\n" + ", ".join(changes) if changes else ""
+    )

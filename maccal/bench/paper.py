@@ -11,7 +11,8 @@ combine     Table 3, accuracy and ECE of a method alone and (_ours) with MaC-Cal
 cost        Table 4, seconds of the whole training, both stages
 ablation    Table 5; `row` is the name that Stage2.ablation knows, `component` what it adds to the row before
 
-Names are those of METHODS, DATASETS and MODELS. Where a row's numbers or network are in doubt, `erratum` is an id of errata().
+Names are those of METHODS, DATASETS and MODELS. Where a row's numbers or network are in doubt,
+`erratum` is an id of errata().
 """
 
 import json
@@ -45,7 +46,9 @@ TABLES = ("table1", "ood", "combine", "cost", "ablation")
 
 @cache
 def read() -> dict[str, list[dict[str, Any]]]:
-    content: dict[str, list[dict[str, Any]]] = json.loads(Path(__file__).with_name("paper.json").read_text(encoding="utf-8"))
+    content: dict[str, list[dict[str, Any]]] = json.loads(
+        Path(__file__).with_name("paper.json").read_text(encoding="utf-8")
+    )
     return content
 
 
@@ -66,7 +69,8 @@ def table(name: str) -> list[dict[str, Any]]:
 
 
 def published(name: str, **keys: Any) -> dict[str, Any] | None:
-    """The one row of a table with these values, or None where the paper has none; several are a ValueError.
+    """The one row of a table with these values, or None where the paper has none; several are a
+    ValueError.
 
     >>> published("cost", method="mit", data="tiny-imagenet", model="resnet50_tiny")["seconds"]
     204046
@@ -78,7 +82,9 @@ def published(name: str, **keys: Any) -> dict[str, Any] | None:
     for key in keys:
         if key not in known:
             raise ValueError(f"the rows of {name} have no {key!r}; they have {', '.join(known)}")
-    found = [row for row in found if all(key in row and row[key] == value for key, value in keys.items())]
+    found = [
+        row for row in found if all(key in row and row[key] == value for key, value in keys.items())
+    ]
     if len(found) > 1:
         raise ValueError(
             f"{len(found)} rows of {name} match {keys}; say more of {', '.join(key for key in known if key not in keys)}"
@@ -87,7 +93,10 @@ def published(name: str, **keys: Any) -> dict[str, Any] | None:
 
 
 def errata() -> list[dict[str, Any]]:
-    """What the paper gets wrong: id, where, problem, what is printed and what we read; ours is None where nothing tells."""
+    """What the paper gets wrong: id, where, problem, what is printed and what we read.
+
+    Ours is None where nothing tells.
+    """
     return rows("errata")
 
 

@@ -1,11 +1,13 @@
-"""MaCCalClassifier: stage II of MaC-Cal as a scikit-learn classifier, for embeddings and other numeric features.
+"""MaCCalClassifier: stage II of MaC-Cal as a scikit-learn classifier, for embeddings and other
+numeric features.
 
-A two-layer network trained under random masks, whose strength follows the gap between confidence and accuracy. The gap is read on
-a part of the training rows that is held out for it, as scikit-learn's estimators hold out rows for early stopping.
+A two-layer network trained under random masks, whose strength follows the gap between confidence
+and accuracy. The gap is read on a part of the training rows that is held out for it, as
+scikit-learn's estimators hold out rows for early stopping.
 
-Cost: 1,200 digits of 64 pixels, the defaults: under a second on one core. Expect, with a quarter of the labels wrong: ECE 7 to 10 %
-where an MLPClassifier of the same width has 30 %, and accuracy 72 to 77 % against 62 % (the task of tests/test_estimator.py).
-"""
+Cost: 1,200 digits of 64 pixels, the defaults: under a second on one core. Expect, with a quarter of
+the labels wrong: ECE 7 to 10 % where an MLPClassifier of the same width has 30 %, and accuracy 72
+to 77 % against 62 % (the task of tests/calibration/test_estimator.py)."""
 
 import math
 from copy import deepcopy
@@ -23,22 +25,26 @@ from torch import nn
 
 from maccal.calibration.mac_cal import DEFAULT, calibrate_head
 
-SETTINGS = ("hidden", "epochs", "batch_size", "lr", "weight_decay", "gamma")  # the parameters that stage II has under the same name
+# the parameters that stage II has under the same name
+SETTINGS = ("hidden", "epochs", "batch_size", "lr", "weight_decay", "gamma")
 
 
 class MaCCalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier whose predict_proba can be trusted, for features on one scale (if not, a StandardScaler goes first).
+    """A classifier whose predict_proba can be trusted, for features on one scale (if not, a
+    StandardScaler goes first).
 
     hidden                width of the hidden layer; None is a linear classifier
     epochs, batch_size, lr, weight_decay    of the training by SGD
     validation_fraction   share of the rows held out, by class, to compare confidence with accuracy. None holds out nothing and
-                          aims at a confidence of gamma x the accuracy in training; so does fit where the rows are too few to
-                          hold out: fewer than two of some class, or fewer held-out or remaining rows than classes
+                          aims at a confidence of gamma x the accuracy in training; so does fit
+                          where the rows are too few to hold out: fewer than two of some class, or
+                          fewer held-out or remaining rows than classes
     gamma                 about the accuracy on unseen rows over that in training; unused while rows are held out
     random_state          None, an int or a RandomState; the same int gives the same bits
 
-    Fitted: classes_, head_ (the torch module, features to logits), history_ (a dict an epoch: keep, confidence, accuracy, loss),
-    n_validation_ (rows held out, 0 where gamma was used), n_iter_, n_features_in_.
+    Fitted: classes_, head_ (the torch module, features to logits), history_ (a dict an epoch: keep,
+    confidence, accuracy, loss), n_validation_ (rows held out, 0 where gamma was used), n_iter_,
+    n_features_in_.
 
     >>> from sklearn.datasets import load_digits
     >>> x, y = load_digits(return_X_y=True)
@@ -80,10 +86,16 @@ class MaCCalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"all labels are {y[0]!r}, one class only; a classifier needs rows of at least two classes")
+            raise ValueError(
+                f"all labels are {y[0]!r}, one class only; a classifier needs rows of at least two classes"
+            )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         train, held_out = hold_out(codes, self.validation_fraction, seed)
-        config = replace(DEFAULT, statistics="held-out" if len(held_out) else "deployed", **{n: getattr(self, n) for n in SETTINGS})
+        config = replace(
+            DEFAULT,
+            statistics="held-out" if len(held_out) else "deployed",
+            **{n: getattr(self, n) for n in SETTINGS},
+        )
         val = (X[held_out], codes[held_out]) if len(held_out) else None
         self.head_ = calibrate_head(X[train], codes[train], val=val, config=config, seed=seed)
         self.history_ = cast(list[dict[str, float]], self.head_.history)
@@ -107,14 +119,20 @@ class MaCCalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _logits(self, X: Any) -> np.ndarray:
         """In float64, so that a row's numbers do not depend on the rows beside it."""
         check_is_fitted(self)
-        rows = np.array(validate_data(self, X, reset=False, dtype=np.float64))  # a copy: torch wants it writable
+        # a copy: torch wants it writable
+        rows = np.array(validate_data(self, X, reset=False, dtype=np.float64))
         return deepcopy(self.head_).double()(torch.from_numpy(rows)).numpy()
 
 
 def hold_out(codes: np.ndarray, fraction: float | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to train on and rows held out, every class in its share; none are held out where there are too few."""
+    """Rows to train on and rows held out, every class in its share.
+
+    None are held out where there are too few.
+    """
     if fraction is not None and not 0 < fraction < 1:
-        raise ValueError(f"validation_fraction is {fraction}; pass a share between 0 and 1, or None to hold out nothing")
+        raise ValueError(
+            f"validation_fraction is {fraction}; pass a share between 0 and 1, or None to hold out nothing"
+        )
     rows, counts = np.arange(len(codes)), np.bincount(codes)
     held = math.ceil((fraction or 0) * len(codes))
     if fraction is None or counts.min() < 2 or not len(counts) <= held <= len(codes) - len(counts):

@@ -1,12 +1,14 @@
-"""Classifier heads on frozen features: the masked layer of MaC-Cal, heads in training, and their plain form for inference.
+"""Classifier heads on frozen features: the masked layer of MaC-Cal, heads in training, and their
+plain form for inference.
 
 MaskedLinear    y = (M * W) x + b, M ~ Bernoulli(keep) drawn in every training pass (Eqs. 7 and 8); the bias is never masked.
                 In eval mode y = keep W x + b, the expected weights: one deterministic pass.
 Heads           B heads of one or two layers, trained side by side as one batched problem, each under its own masks
 plain           trained weights as ordinary linear layers, for inference; save_head and load_head keep them in a file
 
-A step of `Heads` is written out without autograd: the gradient is two matrix products a layer. Masks compare 16 random bits a
-weight with keep, so keep counts in steps of 1 / 65,536. For D = 64, hidden 512, K = 10, batches of 128: about 0.5 ms on one core.
+A step of `Heads` is written out without autograd: the gradient is two matrix products a layer.
+Masks compare 16 random bits a weight with keep, so keep counts in steps of 1 / 65,536. For D = 64,
+hidden 512, K = 10, batches of 128: about 0.5 ms on one core.
 """
 
 from itertools import pairwise
@@ -24,7 +26,8 @@ HEAD = "head 1"
 
 
 class MaskedLinear(nn.Linear):
-    """A linear layer whose weights are dropped at random while it trains, each with probability 1 - keep.
+    """A linear layer whose weights are dropped at random while it trains, each with probability 1 -
+    keep.
 
     >>> layer = MaskedLinear(3, 2, keep=0.5).eval()
     >>> x = torch.ones(1, 3)
@@ -32,7 +35,13 @@ class MaskedLinear(nn.Linear):
     True
     """
 
-    def __init__(self, width_in: int, width_out: int, keep: float = 0.5, generator: torch.Generator | None = None) -> None:
+    def __init__(
+        self,
+        width_in: int,
+        width_out: int,
+        keep: float = 0.5,
+        generator: torch.Generator | None = None,
+    ) -> None:
         super().__init__(width_in, width_out)
         self.keep = keep
         self.generator = generator
@@ -47,21 +56,27 @@ class MaskedLinear(nn.Linear):
 
 
 class Heads:
-    """The weights of B heads in training, their momenta and masks. Lists run over the layers, the first axis over the heads.
+    """The weights of B heads in training, their momenta and masks. Lists run over the layers, the
+    first axis over the heads.
 
-    A narrower head is padded with zeros, which no step ever changes: zero weights make a hidden unit that is never active.
-    """
+    A narrower head is padded with zeros, which no step ever changes: zero weights make a hidden
+    unit that is never active."""
 
     def __init__(self, widths: list[list[int]], generators: list[torch.Generator]) -> None:
         """nn.Linear's own initialisation, drawn for each head from its generator."""
-        self.shapes = [[(b, a) for a, b in pairwise(w)] for w in widths]  # of each head's layers: out, in
-        largest = [tuple(map(max, zip(*layer, strict=True))) for layer in zip(*self.shapes, strict=True)]
+        # of each head's layers: out, in
+        self.shapes = [[(b, a) for a, b in pairwise(w)] for w in widths]
+        largest = [
+            tuple(map(max, zip(*layer, strict=True))) for layer in zip(*self.shapes, strict=True)
+        ]
         self.weights = [torch.zeros(len(widths), *shape) for shape in largest]
         self.biases = [torch.zeros(len(widths), 1, out) for out, _ in largest]
         self.masks = [torch.zeros_like(w) for w in self.weights]
         self.speeds = [torch.zeros_like(t) for t in (*self.weights, *self.biases)]
         for head, generator in enumerate(generators):
-            for w, b, (out, fan_in) in zip(self.weights, self.biases, self.shapes[head], strict=True):
+            for w, b, (out, fan_in) in zip(
+                self.weights, self.biases, self.shapes[head], strict=True
+            ):
                 w[head, :out, :fan_in] = uniform((out, fan_in), fan_in, generator)
                 b[head, 0, :out] = uniform((out,), fan_in, generator)
 
@@ -70,20 +85,32 @@ class Heads:
         for head, (keep, generator) in enumerate(zip(keeps, generators, strict=True)):
             sizes = [out * fan_in for out, fan_in in self.shapes[head]]
             bits = (
-                torch.empty(-(-sum(sizes) // 4), dtype=torch.int64).random_(-(1 << 63), None, generator=generator).view(torch.int16)
+                torch.empty(-(-sum(sizes) // 4), dtype=torch.int64)
+                .random_(-(1 << 63), None, generator=generator)
+                .view(torch.int16)
             )
             below = round(keep * (1 << 16)) - (1 << 15) - 1
             for mask, part, (out, fan_in) in zip(
-                self.masks, torch.split(bits, [*sizes, bits.numel() - sum(sizes)]), self.shapes[head], strict=False
+                self.masks,
+                torch.split(bits, [*sizes, bits.numel() - sum(sizes)]),
+                self.shapes[head],
+                strict=False,
             ):
                 torch.le(part.view(out, fan_in), below, out=mask[head, :out, :fan_in])
 
     def step(self, x: Tensor, y: Tensor, lr: float, config: Stage2) -> Tensor:
-        """One step of SGD on the mean cross-entropy of a batch (B x n x D); returns its log-probabilities, from before the step."""
+        """One step of SGD on the mean cross-entropy of a batch (B x n x D).
+
+        Returns its log-probabilities, from before the step.
+        """
         if config.masking == "reset":
             for w, m in zip(self.weights, self.masks, strict=True):
                 w.mul_(m)
-        weights = self.weights if config.masking == "reset" else [w * m for w, m in zip(self.weights, self.masks, strict=True)]
+        weights = (
+            self.weights
+            if config.masking == "reset"
+            else [w * m for w, m in zip(self.weights, self.masks, strict=True)]
+        )
         inputs = [x]
         for w, b in zip(weights[:-1], self.biases[:-1], strict=True):
             inputs.append(torch.baddbmm(b, inputs[-1], w.mT).relu_())
@@ -93,7 +120,10 @@ class Heads:
         for layer in reversed(range(len(weights))):
             gradient, shift = torch.bmm(delta.mT, inputs[layer]), delta.sum(1, keepdim=True)
             if layer:
-                delta = torch.ops.aten.threshold_backward(torch.bmm(delta, weights[layer]), inputs[layer], 0)  # of ReLU
+                # of ReLU
+                delta = torch.ops.aten.threshold_backward(
+                    torch.bmm(delta, weights[layer]), inputs[layer], 0
+                )
             self._update(layer, gradient, lr, config)
             descend(self.biases[layer], self.speeds[len(weights) + layer], shift, lr, config)
         return log_p
@@ -109,10 +139,14 @@ class Heads:
             speed.copy_(torch.where(mask > 0, speed, frozen[1]))
 
     def deployed(self, head: int, keep: float, config: Stage2) -> tuple[list[Tensor], list[Tensor]]:
-        """A head's weights (out x in) and biases as they are used at inference, on standardised features."""
+        """A head's weights (out x in) and biases as they are used at inference, on standardised
+        features.
+        """
         cut = [
             (w[head, :out, :fan_in], m[head, :out, :fan_in], b[head, 0, :out])
-            for w, m, b, (out, fan_in) in zip(self.weights, self.masks, self.biases, self.shapes[head], strict=True)
+            for w, m, b, (out, fan_in) in zip(
+                self.weights, self.masks, self.biases, self.shapes[head], strict=True
+            )
         ]
         biases = [b for _, _, b in cut]
         if config.masking == "reset" or config.inference == "dense":
@@ -138,11 +172,16 @@ def logits(x: Tensor, weights: list[Tensor], biases: list[Tensor]) -> Tensor:
 
 
 def plain(weights: list[Tensor], biases: list[Tensor]) -> nn.Sequential:
-    """Linear layers with ReLU between them, from their weights (out x in) and biases, in eval mode and without gradients."""
+    """Linear layers with ReLU between them, from their weights (out x in) and biases, in eval mode
+    and without gradients.
+    """
     layers: list[nn.Module] = []
     for weight, bias in zip(weights, biases, strict=True):
         layer = nn.Linear(weight.shape[1], weight.shape[0], device="meta")
-        layer.weight, layer.bias = nn.Parameter(weight.clone(), False), nn.Parameter(bias.clone(), False)
+        layer.weight, layer.bias = (
+            nn.Parameter(weight.clone(), False),
+            nn.Parameter(bias.clone(), False),
+        )
         layers += [layer, nn.ReLU()]
     return nn.Sequential(*layers[:-1]).eval()
 
@@ -153,7 +192,10 @@ def save_head(head: nn.Sequential, path: Path | str, **notes: Any) -> Path:
 
 
 def load_head(path: Path | str) -> nn.Sequential:
-    """The head that save_head wrote, features to logits, in eval mode; FileError for any other file, and for a damaged one."""
+    """The head that save_head wrote, features to logits, in eval mode.
+
+    FileError for any other file, and for a damaged one.
+    """
     try:
         tensors, _ = read_tensors(Path(path), HEAD)
         weights = [tensors.pop(f"{place}.weight") for place in range(0, len(tensors), 2)]
@@ -162,7 +204,9 @@ def load_head(path: Path | str) -> nn.Sequential:
     except FileError as error:
         raise FileError(path, f"not a head written by maccal ({error.problem})") from None
     except (KeyError, ValueError) as error:
-        raise FileError(path, f"not a head written by maccal (its layers do not fit: {error})") from None
+        raise FileError(
+            path, f"not a head written by maccal (its layers do not fit: {error})"
+        ) from None
     return plain(weights, biases)
 
 

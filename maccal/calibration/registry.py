@@ -1,4 +1,7 @@
-"""The calibrators by name: how a trained network gets its new head, each with the choices it has by itself."""
+"""The calibrators by name.
+
+How a trained network gets its new head, each with the choices it has by itself.
+"""
 
 from collections.abc import Mapping
 

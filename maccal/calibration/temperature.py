@@ -3,8 +3,9 @@
     TemperatureScaling    softmax(logits / T), one number (Guo et al. 2017); keeps the order of the classes, so accuracy stays
     Temperature           the same as a stage II of a run: scaled_head divides the weights of the classifier
 
-The temperature is the exact minimiser of the NLL, wherever it lies: see metrics/temperature.py. Public fits stop early, leave
-T > 0, or do nothing in float32. Cost: about two passes over the logits.
+The temperature is the exact minimiser of the NLL, wherever it lies: see metrics/temperature.py.
+Public fits stop early, leave T > 0, or do nothing in float32. Cost: about two passes over the
+logits.
 """
 
 import copy
@@ -31,7 +32,9 @@ class Temperature:
 
 
 def scaled_head(head: nn.Linear, z: Tensor, y: Tensor) -> Any:
-    """The linear head with its weights over the temperature that suits these held-out features and labels; `history` has it."""
+    """The linear head with its weights over the temperature that suits these held-out features and
+    labels; `history` has it.
+    """
     new: Any = copy.deepcopy(head)
     with torch.no_grad():
         temperature = TemperatureScaling().fit(head.cpu()(z.float()), y).temperature_
@@ -77,5 +80,7 @@ class TemperatureScaling:
 
     def _fitted(self) -> float:
         if not hasattr(self, "temperature_"):
-            raise ValueError("this TemperatureScaling is not fitted yet: call fit(logits, labels) first")
+            raise ValueError(
+                "this TemperatureScaling is not fitted yet: call fit(logits, labels) first"
+            )
         return self.temperature_

@@ -1,4 +1,7 @@
-"""The verb `maccal bench`: a table or figure of the paper as a grid of runs; stops and goes on anywhere."""
+"""The verb `maccal bench`: a table or figure of the paper as a grid of runs.
+
+Stops and goes on anywhere.
+"""
 
 from dataclasses import dataclass
 from functools import partial
@@ -56,20 +59,18 @@ def bench(
     root: Path | None = None,
     results: Path = Path("results"),
 ) -> None:
-    """Make the runs of tables and figures of the paper, and write their rows to <results>/bench-<scale>.jsonl.
+    """Make the runs of tables and figures of the paper, and write their rows to
+    <results>/bench-<scale>.jsonl.
 
     Args:
-        grids: table1, ood, combine, cost, ablation, shift, mixup, gamma, sparsity, motivation, or all.
-        scale: paper is the paper's protocol; cpu the same grid on subsets with a small network.
-        seeds: every run is made with each.
-        show_plan: say what is there, what is missing and what it will cost, and make nothing.
-        executor: processes on this machine, or a Ray cluster.
-        workers: processes at a time on this machine, which share its cores.
-        address: of the Ray cluster; else one is started here.
-        gpus: that a run takes on the Ray cluster.
-        runs: folder for the runs.
-        root: folder with the data sets.
-        results: folder for the rows; runs whose rows it has are not made again.
+        grids: table1, ood, combine, cost, ablation, shift, mixup, gamma, sparsity, motivation, or
+        all. scale: paper is the paper's protocol; cpu the same grid on subsets with a small
+        network. seeds: every run is made with each. show_plan: say what is there, what is missing
+        and what it will cost, and make nothing. executor: processes on this machine, or a Ray
+        cluster. workers: processes at a time on this machine, which share its cores. address: of
+        the Ray cluster; else one is started here. gpus: that a run takes on the Ray cluster. runs:
+        folder for the runs. root: folder with the data sets. results: folder for the rows; runs
+        whose rows it has are not made again.
     """
     wanted, console, file = jobs(grids, scale, seeds), Console(), results / f"bench-{scale}.jsonl"
     recorded = read(file)
@@ -80,16 +81,23 @@ def bench(
     who = Local(workers) if executor == "local" else Ray(address, gpus=gpus)
     todo = remaining(wanted, runs, recorded)
     for number, (job, error) in enumerate(work(todo, partial(make_job, place=place), runs, who), 1):
-        line = Text(f"{number} of {len(todo)}  {job.config.name}  {error or 'done'}", style="red" if error else "")
+        line = Text(
+            f"{number} of {len(todo)}  {job.config.name}  {error or 'done'}",
+            style="red" if error else "",
+        )
         console.print(line, soft_wrap=True)
         save(wanted, runs, file)
     console.print(Text(f"rows: {save(wanted, runs, file)}"))
     if failures := plan(wanted, runs, recorded).count("failed"):
-        raise ValueError(f"{failures} runs failed; their error.json says why, and the same command tries them again")
+        raise ValueError(
+            f"{failures} runs failed; their error.json says why, and the same command tries them again"
+        )
 
 
 def save(wanted: list[Job], runs: Path, file: Path) -> Path:
-    """The rows of these runs, and those of other grids that the file has already, or that another process adds."""
+    """The rows of these runs, and those of other grids that the file has already, or that another
+    process adds.
+    """
     with held(file.parent):
         rows = {**read(file), **{row["name"]: row for row in collect(wanted, runs)}}
         return write_rows(file, [rows[name] for name in sorted(rows)])
@@ -106,12 +114,26 @@ def read(file: Path) -> Rows:
         raise FileError(file, f"{error.problem}; restore it, {again}") from None
 
 
-def show(console: Console, scale: str, seeds: tuple[int, ...], runs: Path, recorded: Rows, grids: tuple[str, ...]) -> None:
+def show(
+    console: Console,
+    scale: str,
+    seeds: tuple[int, ...],
+    runs: Path,
+    recorded: Rows,
+    grids: tuple[str, ...],
+) -> None:
     table = Table("", "runs", "done", "failed", "missing", "hours left", box=None)
     names = [*GRIDS, "all"] if "all" in grids else grids
     for name in names:
         found = plan(jobs(name, scale, seeds), runs, recorded)
-        hours = "unknown until one like it is done" if found.seconds is None else f"{found.seconds / 3600:.1f}"
-        counts = [str(len(found.states)), *(str(found.count(state)) for state in ("done", "failed", "missing"))]
+        hours = (
+            "unknown until one like it is done"
+            if found.seconds is None
+            else f"{found.seconds / 3600:.1f}"
+        )
+        counts = [
+            str(len(found.states)),
+            *(str(found.count(state)) for state in ("done", "failed", "missing")),
+        ]
         table.add_row(name, *counts, hours)
     console.print(table)

@@ -31,7 +31,8 @@ def list_sets(root: Path | None = None) -> None:
 
 
 def get_set(name: tyro.conf.Positional[str], root: Path | None = None, keep: bool = False) -> None:
-    """Download a data set from its publisher, verify it and unpack it; what is already here is not fetched again.
+    """Download a data set from its publisher, verify it and unpack it; what is already here is not
+    fetched again.
 
     Args:
         name: a name that `maccal data list` shows.
@@ -44,11 +45,14 @@ def get_set(name: tyro.conf.Positional[str], root: Path | None = None, keep: boo
         return
     before = {row.name: row.here for row in listing(root)}[name]
     folder = get(name, root, keep=keep)
-    Console().print(Text(f"{name} is {'already ' if before == 'yes' else ''}in {folder}"), soft_wrap=True)
+    Console().print(
+        Text(f"{name} is {'already ' if before == 'yes' else ''}in {folder}"), soft_wrap=True
+    )
 
 
 def check_sets(names: tyro.conf.Positional[tuple[str, ...]] = (), root: Path | None = None) -> None:
-    """Check that data sets are complete, byte for byte where the publisher's checksums are known, and that they load.
+    """Check that data sets are complete, byte for byte where the publisher's checksums are known,
+    and that they load.
 
     Args:
         names: of the sets; all that are here, if none is given.
@@ -61,13 +65,20 @@ def check_sets(names: tyro.conf.Positional[tuple[str, ...]] = (), root: Path | N
     for name in chosen:
         found = problems(name, root)
         bad += bool(found)
-        console.print(Text(f"{name}:" if found else f"{name}: all is well", style="bold"), soft_wrap=True)
+        console.print(
+            Text(f"{name}:" if found else f"{name}: all is well", style="bold"), soft_wrap=True
+        )
         for problem in found:
             console.print(Text(f"  {problem}"), soft_wrap=True)
     if not chosen:
-        console.print(Text(f"no data sets in {data_root(root)}; `maccal data get NAME` downloads one"), soft_wrap=True)
+        console.print(
+            Text(f"no data sets in {data_root(root)}; `maccal data get NAME` downloads one"),
+            soft_wrap=True,
+        )
     if bad:
-        raise ValueError(f"{bad} of {len(chosen)} data sets {'has' if bad == 1 else 'have'} problems")
+        raise ValueError(
+            f"{bad} of {len(chosen)} data sets {'has' if bad == 1 else 'have'} problems"
+        )
 
 
 def problems(name: str, root: Path | None) -> list[str]:

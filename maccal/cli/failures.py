@@ -41,7 +41,8 @@ DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")  # as torch says it, in a RuntimeError
+# as torch says it, in a RuntimeError
+OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 
 
 def answered(command: Callable[[], object]) -> None:
@@ -62,7 +63,9 @@ def answered(command: Callable[[], object]) -> None:
             complain(words)
             sys.exit(2)
         traceback.print_exc()
-        complain(f"this is a fault in maccal; please report it with the command and the lines above ({made_with()})")
+        complain(
+            f"this is a fault in maccal; please report it with the command and the lines above ({made_with()})"
+        )
         sys.exit(1)
 
 
@@ -76,7 +79,9 @@ def show_anything() -> None:
 def mendable(error: Exception) -> str | None:
     """What to say of an error that the user can do something about; None of any other."""
     words = " ".join(str(error).split())
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(w in words for w in OUT_OF_MEMORY)):
+    if isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(w in words for w in OUT_OF_MEMORY)
+    ):
         return f"not enough memory ({words or 'none is left'}); pass less at a time, or use a larger machine"
     if isinstance(error, RecursionError):
         return "something is nested too deeply to be read"

@@ -53,32 +53,37 @@ def evaluate(
     limit: int | None = None,
     root: Path | None = None,
 ) -> None:
-    """Measure the confidence of predictions in a file (.npz, .npy, .csv, .parquet) or of a run, and write a report.
+    """Measure the confidence of predictions in a file (.npz, .npy, .csv, .parquet) or of a run, and
+    write a report.
 
     Args:
-        file: logits or probs, and labels; or the folder of a run.
-        compare_with: a second model's predictions of the same rows, or a second run, for a paired test.
-        labels: a .npy file of labels, for a bare .npy array.
-        kind: what a bare .npy array holds, or which to use where a file has both.
-        bins: bins of ECE, AECE, MCE and of the diagram.
-        resamples: draws behind the intervals and null bands.
-        seed: of those draws.
-        out: folder for <name>.report.html and <name>.row.json; else this one, or the run's own.
-        ood: of a run: data sets that it should not be sure about, such as svhn cifar100.
-        shift: of a run: measure it on its test images under 15 corruptions at 5 severities too.
-        published: take the corrupted images from the publishers' CIFAR-C files instead of making them.
-        limit: measure ood and shift on so many images a set.
-        root: folder with the data sets, for ood and shift.
+        file: logits or probs, and labels; or the folder of a run. compare_with: a second model's
+        predictions of the same rows, or a second run, for a paired test. labels: a .npy file of
+        labels, for a bare .npy array. kind: what a bare .npy array holds, or which to use where a
+        file has both. bins: bins of ECE, AECE, MCE and of the diagram. resamples: draws behind the
+        intervals and null bands. seed: of those draws. out: folder for <name>.report.html and
+        <name>.row.json; else this one, or the run's own. ood: of a run: data sets that it should
+        not be sure about, such as svhn cifar100. shift: of a run: measure it on its test images
+        under 15 corruptions at 5 severities too. published: take the corrupted images from the
+        publishers' CIFAR-C files instead of making them. limit: measure ood and shift on so many
+        images a set. root: folder with the data sets, for ood and shift.
     """
     if (ood or shift) and (not file.is_dir() or out is not None):
-        raise ValueError("--ood and --shift need the network: pass the folder of a run, and no --out")
+        raise ValueError(
+            "--ood and --shift need the network: pass the folder of a run, and no --out"
+        )
     settings = {"bins": bins, "resamples": resamples, "seed": seed}
     paths = [file] if compare_with is None else [file, compare_with]
     predictions = [
-        replace(predictions_of(path) if path.is_dir() else read(path, labels=labels, kind=kind), name=name)
+        replace(
+            predictions_of(path) if path.is_dir() else read(path, labels=labels, kind=kind),
+            name=name,
+        )
         for path, name in zip(paths, told_apart(paths), strict=True)
     ]
-    differences = None if compare_with is None else paired(predictions[0], predictions[1], **settings)
+    differences = (
+        None if compare_with is None else paired(predictions[0], predictions[1], **settings)
+    )
     models = [measure(p, path, **settings) for p, path in zip(predictions, paths, strict=True)]
     parts: dict[str, Any] = {}
     if ood:
@@ -90,20 +95,27 @@ def evaluate(
         for folder in sorted(paths, key=Path.resolve) if out is None else ():
             if folder.is_dir():  # in one order: else two commands could wait for each other
                 locks.enter_context(held(folder))
-        write_all(files_of(models, paths, parts, out) | {page: evaluation_page(models, differences)})
+        write_all(
+            files_of(models, paths, parts, out) | {page: evaluation_page(models, differences)}
+        )
 
     console = Console()
     for model in models:
-        console.print(Text(model.name, style="bold"), table(model), Text(model.numbers["verdict"]), "")
+        console.print(
+            Text(model.name, style="bold"), table(model), Text(model.numbers["verdict"]), ""
+        )
     if differences:
-        console.print(Text(f"{models[1].name} minus {models[0].name}"), difference_table(differences), "")
+        console.print(
+            Text(f"{models[1].name} minus {models[0].name}"), difference_table(differences), ""
+        )
     for name, part in parts.items():
         console.print(*(ood_tables(part) if name == "ood" else shift_tables(part)), "")
     console.print(Text(f"report: {page}"))
 
 
 def told_apart(paths: Sequence[Path]) -> list[str]:
-    """Names for the models of one or two files or runs that no two share: with as much of their paths as that takes.
+    """Names for the models of one or two files or runs that no two share: with as much of their
+    paths as that takes.
 
     >>> told_apart([Path("x/old.npz"), Path("x/new.npz")]), told_apart([Path("x/test.npz"), Path("y/test.npz")])
     (['old', 'new'], ['x/test', 'y/test'])
@@ -114,7 +126,12 @@ def told_apart(paths: Sequence[Path]) -> list[str]:
     short = [path.name if path.is_dir() else path.stem for path in whole]
     names = [short, [path.name for path in whole]]
     for length in range(1, max(len(path.parts) for path in whole)):
-        names.append(["/".join((*path.parts[-1 - length : -1], name)) for path, name in zip(whole, short, strict=True)])
+        names.append(
+            [
+                "/".join((*path.parts[-1 - length : -1], name))
+                for path, name in zip(whole, short, strict=True)
+            ]
+        )
     for one in names:
         if len({name.casefold() for name in one}) == len(paths):  # to some disks A is a
             return one
@@ -134,14 +151,18 @@ def files_of(
     for model, path in zip(models, paths, strict=True):
         row: Mapping[str, Any] = model.row
         if path.is_dir():
-            own = {**row, "name": readable(settled(path).name)}  # other rows go by it, so it stays the folder's
+            # other rows go by it, so it stays the folder's
+            own = {**row, "name": readable(settled(path).name)}
             row = {**whole_row(path, own), **(plain_parts(parts) if path == paths[0] else {})}
         files[placed(path, model.name, "row.json", out)] = row_text(row)
     return files
 
 
 def placed(path: Path, name: str, kind: str, out: Path | None) -> Path:
-    """Where a file about these predictions goes: beside a run's other files, else under the model's name."""
+    """Where a file about these predictions goes.
+
+    Beside a run's other files, else under the model's name.
+    """
     if out is None and path.is_dir():
         return path / kind
     return (out or Path()) / f"{name.replace('/', '-')}.{kind}"
@@ -161,22 +182,27 @@ def calibrate(
     """Give a classifier a confidence that can be trusted, from features in a file or from a model.
 
     Args:
-        source: the folder of a run; features.npz with z, y and if at hand val_z, val_y (held out), test_z, test_y, weight, bias
+        source: the folder of a run; features.npz with z, y and if at hand val_z, val_y (held out),
+        test_z, test_y, weight, bias
             (as trained); or file.py:function, which returns model, train[, val[, test]].
-        accuracy: on unseen data, where it is known and no held-out labels are given.
-        head: name of the model's classifier, where it cannot be found.
-        cache: folder for the model's features, so that they are extracted once.
-        feedback: of a run: from the held-out labels of its data set, or from mixed training images and no such label.
-        root: folder with the data sets, of a run.
-        config: the choices of stage II.
-        seed: of weights, masks and order.
-        out: folder for <name>.head.safetensors, <name>.history.json and, with test rows, <name>.report.html.
+        accuracy: on unseen data, where it is known and no held-out labels are given. head: name of
+        the model's classifier, where it cannot be found. cache: folder for the model's features, so
+        that they are extracted once. feedback: of a run: from the held-out labels of its data set,
+        or from mixed training images and no such label. root: folder with the data sets, of a run.
+        config: the choices of stage II. seed: of weights, masks and order. out: folder for
+        <name>.head.safetensors, <name>.history.json and, with test rows, <name>.report.html.
     """
     if Path(source).is_dir():
-        show_run(calibrate_run(Path(source), stage2=config, feedback=feedback, root=root, progress=True))
+        show_run(
+            calibrate_run(Path(source), stage2=config, feedback=feedback, root=root, progress=True)
+        )
         return
     settings = Settings(config, seed, accuracy, head, cache, out)
-    done = calibrate_model(source, settings) if ":" in source else calibrate_file(Path(source), settings)
+    done = (
+        calibrate_model(source, settings)
+        if ":" in source
+        else calibrate_file(Path(source), settings)
+    )
     console, last = Console(), done.history[-1]
     if done.models:
         console.print(compact(done.models), "")
@@ -201,25 +227,28 @@ def train_with(usual: Recipe) -> Callable[..., None]:
         runs: Path = Path("runs"),
         tensorboard: bool = False,
     ) -> None:
-        """Train a network: stage I. The same command goes on where a killed one stopped; torchrun gives it several devices.
+        """Train a network: stage I. The same command goes on where a killed one stopped; torchrun
+        gives it several devices.
 
         Args:
-            data: cifar10, cifar100, tiny-imagenet, svhn or digits (which needs no download).
-            model: resnet50, resnet110, wrn26_10, densenet121, resnet50_tiny; for small machines resnet8 to resnet56 and more.
-            method: vanilla, acls, ls, mbls, mixup, mit, fl, flsd, dfl, cpc, mmce, plp, balcal; tst, vtst and maccal, which give a
+            data: cifar10, cifar100, tiny-imagenet, svhn or digits (which needs no download). model:
+            resnet50, resnet110, wrn26_10, densenet121, resnet50_tiny; for small machines resnet8 to
+            resnet56 and more. method: vanilla, acls, ls, mbls, mixup, mit, fl, flsd, dfl, cpc,
+            mmce, plp, balcal; tst, vtst and maccal, which give a
                 vanilla network a new head; or both, such as acls+maccal.
-            seed: of weights, order and augmentation.
-            limit: train on so many images only, the same share of every class.
-            settings: of the method, such as gamma=2 or gammas=5,3,3; else its authors' for that data set and network.
-            recipe: rates, epochs and augmentation.
-            root: folder with the data sets; else $MACCAL_DATA, else the user's cache folder.
-            runs: folder for the run, <data>-<model>-<method>-s<seed>.
-            tensorboard: write TensorBoard's files too.
+            seed: of weights, order and augmentation. limit: train on so many images only, the same
+            share of every class. settings: of the method, such as gamma=2 or gammas=5,3,3; else its
+            authors' for that data set and network. recipe: rates, epochs and augmentation. root:
+            folder with the data sets; else $MACCAL_DATA, else the user's cache folder. runs: folder
+            for the run, <data>-<model>-<method>-s<seed>. tensorboard: write TensorBoard's files
+            too.
         """
         keep_memory()
         with joined() as device:
             config = Config(data, model, method, seed, limit, recipe, parsed(settings))
-            folder = make_run(config, runs=runs, root=root, device=device, tensorboard=tensorboard, progress=True)
+            folder = make_run(
+                config, runs=runs, root=root, device=device, tensorboard=tensorboard, progress=True
+            )
             if my_rank()[0] == 0:
                 show_run(folder)
 
@@ -255,7 +284,8 @@ def show_run(folder: Path) -> None:
 
 
 def demo(out: Path = Path("build/demo"), seed: int = 1) -> None:
-    """Train a small network on handwritten digits, calibrate it, and write a report: no download, half a minute.
+    """Train a small network on handwritten digits, calibrate it, and write a report: no download,
+    half a minute.
 
     Args:
         out: folder for demo.report.html, the predictions, their rows, and the features.
@@ -276,9 +306,14 @@ def table(model: Evaluated) -> Table:
 
 
 def ood_tables(sets: dict[str, dict[str, float]]) -> list[Table]:
-    result = Table("out of distribution", "AUROC", "95 % interval", "FPR95", "95 % interval", box=None)
+    result = Table(
+        "out of distribution", "AUROC", "95 % interval", "FPR95", "95 % interval", box=None
+    )
     for name, numbers in sets.items():
-        cells = [(show(numbers[key], True), span(Summary(numbers), key, True)) for key in ("auroc", "fpr95")]
+        cells = [
+            (show(numbers[key], True), span(Summary(numbers), key, True))
+            for key in ("auroc", "fpr95")
+        ]
         result.add_row(Text(name), *(cell for pair in cells for cell in pair))
     return [result]
 
@@ -286,7 +321,11 @@ def ood_tables(sets: dict[str, dict[str, float]]) -> list[Table]:
 def shift_tables(part: dict[str, Any]) -> list[Table]:
     result = Table("severity", "accuracy", "mean ECE", "pooled ECE", box=None)
     for place, severity in enumerate(part["severities"]):
-        numbers = part["accuracy"][:, place].mean(), part["ece_mean"][place], part["ece_pooled"][place]
+        numbers = (
+            part["accuracy"][:, place].mean(),
+            part["ece_mean"][place],
+            part["ece_pooled"][place],
+        )
         result.add_row(str(severity), *(show(float(number), True) for number in numbers))
     return [result]
 
@@ -295,12 +334,19 @@ def difference_table(differences: dict[str, Difference]) -> Table:
     result = Table("", "difference", "95 % interval", "", box=None)
     for key, d in differences.items():
         percent, size = METRICS[key].percent, change(d, METRICS[key].percent)
-        result.add_row(METRICS[key].label, size["value"], f"{show(d.low, percent)} to {show(d.high, percent)}", size["p"])
+        result.add_row(
+            METRICS[key].label,
+            size["value"],
+            f"{show(d.low, percent)} to {show(d.high, percent)}",
+            size["p"],
+        )
     return result
 
 
 def usual_recipe() -> Recipe:
-    """The recipe of the data set on the command line, so that --help shows its numbers and a flag changes only its own."""
+    """The recipe of the data set on the command line, so that --help shows its numbers and a flag
+    changes only its own.
+    """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--data", default="cifar10")
     return RECIPES.get(parser.parse_known_args()[0].data, Recipe())

@@ -1,8 +1,8 @@
-"""The verb `maccal report`: rows of the benchmark in, one page out, and the paper's figures as files if asked for.
+"""The verb `maccal report`: rows of the benchmark in, one page out, and the paper's figures as
+files if asked for.
 
-Cost: 1,000 rows take about four seconds on one thread, more than half of them matplotlib's; torch, which takes two to
-import, is not needed (benchmarks/report.py).
-"""
+Cost: 1,000 rows take about four seconds on one thread, more than half of them matplotlib's; torch,
+which takes two to import, is not needed (benchmarks/report.py)."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,8 @@ def report(
     figures: Path | None = None,
     upgrade: bool = False,
 ) -> None:
-    """Write the page of the benchmark: leaderboard, the paper's tables and figures with ours, and which of its claims hold here.
+    """Write the page of the benchmark: leaderboard, the paper's tables and figures with ours, and
+    which of its claims hold here.
 
     Args:
         rows: .jsonl files of rows, such as results/bench-cpu.jsonl.
@@ -64,13 +65,17 @@ def placed_rows(file: Path) -> Iterator[tuple[str, Row]]:
     """The rows of a file, checked, each with its place; FileError where there is none."""
     rows = read_rows(file)
     if not rows:
-        raise FileError(file, "no rows; expected one JSON object per line, as `maccal bench` writes them")
+        raise FileError(
+            file, "no rows; expected one JSON object per line, as `maccal bench` writes them"
+        )
     for number, row in enumerate(rows, 2):  # below the header line
         check_row(row, file, f"line {number}: ")
         yield f"{file} line {number}", row
 
 
-def figure_files(rows: Sequence[Mapping[str, Any]], folder: Path) -> tuple[dict[Path, bytes], list[str]]:
+def figure_files(
+    rows: Sequence[Mapping[str, Any]], folder: Path
+) -> tuple[dict[Path, bytes], list[str]]:
     """Each figure as .svg and .png by its path; and which are left out and why, in words."""
     drawn, absent = draw_all(rows)
     files = {}

@@ -40,8 +40,11 @@ DATASETS: Mapping[str, Callable[[Path], DataSet]] = {
 }
 
 
-def load(name: str, root: Path | str | None = None, *, limit: int | None = None, seed: int = 1) -> DataSet:
-    """A data set from the files below root: the argument, else $MACCAL_DATA, else maccal's folder in the user's cache.
+def load(
+    name: str, root: Path | str | None = None, *, limit: int | None = None, seed: int = 1
+) -> DataSet:
+    """A data set from the files below root: the argument, else $MACCAL_DATA, else maccal's folder
+    in the user's cache.
 
     `limit` keeps that many training images, the same share of every class, drawn with the seed.
     """

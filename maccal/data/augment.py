@@ -10,11 +10,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def crop_and_flip(images: Tensor, generator: torch.Generator, padding: int = 4, flip: bool = True) -> Tensor:
-    """The images (N x C x H x W, before normalisation), each moved by up to `padding` pixels either way and perhaps mirrored."""
+def crop_and_flip(
+    images: Tensor, generator: torch.Generator, padding: int = 4, flip: bool = True
+) -> Tensor:
+    """The images (N x C x H x W, before normalisation), each moved by up to `padding` pixels either
+    way and perhaps mirrored.
+    """
     count, _, height, width = images.shape
-    down, right = torch.randint(2 * padding + 1, (2, count, 1), generator=generator, device=generator.device).to(images.device)
-    mirrored = (torch.rand(count, 1, generator=generator, device=generator.device) < flip / 2).to(images.device)
+    down, right = torch.randint(
+        2 * padding + 1, (2, count, 1), generator=generator, device=generator.device
+    ).to(images.device)
+    mirrored = (torch.rand(count, 1, generator=generator, device=generator.device) < flip / 2).to(
+        images.device
+    )
     across = torch.arange(width, device=images.device)
     columns = torch.where(mirrored, width - 1 - across, across) + right
     lines = torch.arange(height, device=images.device) + down
@@ -24,7 +32,8 @@ def crop_and_flip(images: Tensor, generator: torch.Generator, padding: int = 4, 
 
 
 def mixup(x: Tensor, alpha: float, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Mixed rows, the partner of each, and the share of the row itself, from Beta(alpha, alpha); alpha 0 mixes nothing.
+    """Mixed rows, the partner of each, and the share of the row itself, from Beta(alpha, alpha);
+    alpha 0 mixes nothing.
 
     The share is a tensor on the device of x, so that nothing waits for the device.
     """
@@ -38,7 +47,10 @@ def beta(alpha: float, shape: tuple[int, ...], generator: torch.Generator) -> Te
     if alpha == 0:
         return torch.ones(shape, dtype=torch.float64, device=generator.device)
     twice = torch.full((2, *shape), alpha + 1, dtype=torch.float64, device=generator.device)
-    uniform = torch.rand(twice.shape, generator=generator, dtype=torch.float64, device=generator.device)
-    # Gamma(alpha) = Gamma(alpha + 1) U^(1 / alpha), taken in logarithms: at a small alpha both would underflow, to a share of 1/2
+    uniform = torch.rand(
+        twice.shape, generator=generator, dtype=torch.float64, device=generator.device
+    )
+    # Gamma(alpha) = Gamma(alpha + 1) U^(1 / alpha), taken in logarithms: at a small alpha both
+    # would underflow, to a share of 1/2
     a, b = torch._standard_gamma(twice, generator=generator).log() + torch.log1p(-uniform) / alpha
     return (a - b).sigmoid()

@@ -32,13 +32,18 @@ class DataSet:
 
 
 def stratified(labels: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Row numbers of about `count` rows in random order, every class in its share, as near as whole rows allow."""
+    """Row numbers of about `count` rows in random order, every class in its share, as near as whole
+    rows allow.
+    """
     if not 1 <= count <= len(labels):
-        raise ValueError(f"{count} of {len(labels)} images asked for; pass a number between 1 and {len(labels)}")
+        raise ValueError(
+            f"{count} of {len(labels)} images asked for; pass a number between 1 and {len(labels)}"
+        )
     order = rng.permutation(len(labels))
     ranked = order[np.argsort(labels[order], kind="stable")]  # by class, random within
     sizes = np.bincount(labels)
-    place = np.concatenate([(np.arange(size) + 0.5) / size for size in sizes if size])  # how far down its class a row stands
+    # how far down its class a row stands
+    place = np.concatenate([(np.arange(size) + 0.5) / size for size in sizes if size])
     return rng.permutation(ranked[np.argsort(place, kind="stable")[:count]])
 
 

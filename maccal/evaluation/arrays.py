@@ -4,9 +4,8 @@
     load_npy(path)           the one array of the file
 
 No pickles are opened. An array is read only when the size in its header is that of its bytes, and
-is acceptable: see `check_size`. Every byte of an array in an .npz is covered by the checksum (CRC-32)
-that the format has, and it is compared. Whatever is wrong is a FileError.
-"""
+is acceptable: see `check_size`. Every byte of an array in an .npz is covered by the checksum
+(CRC-32) that the format has, and it is compared. Whatever is wrong is a FileError."""
 
 import math
 import os
@@ -29,7 +28,11 @@ METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # numpy's own two
 
 def load_npz(path: Path, names: Collection[str]) -> dict[str, np.ndarray]:
     """Those of the named arrays that the file holds; the others are not looked at."""
-    with reading(path, "a readable .npz file"), open_regular(path) as file, zipfile.ZipFile(file) as archive:
+    with (
+        reading(path, "a readable .npz file"),
+        open_regular(path) as file,
+        zipfile.ZipFile(file) as archive,
+    ):
         members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
         found: dict[str, np.ndarray] = {}
         for info in members:
@@ -43,7 +46,11 @@ def load_npz(path: Path, names: Collection[str]) -> dict[str, np.ndarray]:
 
 def npz_names(path: Path) -> list[str]:
     """The names of all arrays of the file, for a message."""
-    with reading(path, "a readable .npz file"), open_regular(path) as file, zipfile.ZipFile(file) as archive:
+    with (
+        reading(path, "a readable .npz file"),
+        open_regular(path) as file,
+        zipfile.ZipFile(file) as archive,
+    ):
         return [name.removesuffix(".npy") for name in archive.namelist()]
 
 
@@ -58,7 +65,9 @@ def load_npy(path: Path) -> np.ndarray:
 def member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> np.ndarray:
     """One array, after a look at its header."""
     if info.flag_bits & 1 or info.compress_type not in METHODS:
-        raise FileError(path, f"{name} is encrypted, or compressed in an unknown way; save it with np.savez")
+        raise FileError(
+            path, f"{name} is encrypted, or compressed in an unknown way; save it with np.savez"
+        )
     with archive.open(info) as file:
         stored = min(info.compress_size, path.stat().st_size)
         check_header(path, name, file, info.file_size, stored)
@@ -80,17 +89,19 @@ def check_header(path: Path, name: str, file: IO[bytes], size: int, stored: int)
         raise FileError(path, f"{name} holds Python objects, which could run code; save numbers")
     needed = math.prod(shape) * kind.itemsize
     if any(length < 0 for length in shape) or needed != size - file.tell():
-        raise FileError(path, f"{name}: {size - file.tell():,} bytes for an array of {needed:,}; it is damaged")
+        raise FileError(
+            path, f"{name}: {size - file.tell():,} bytes for an array of {needed:,}; it is damaged"
+        )
     check_size(path, name, needed, stored)
 
 
 def check_size(path: Path, name: str, needed: int, stored: int) -> None:
-    """FileError for what would need far more memory than the file has bytes: a kilobyte can unpack to gigabytes.
+    """FileError for what would need far more memory than the file has bytes: a kilobyte can unpack
+    to gigabytes.
 
     A gigabyte is always granted, and more to a file that is not much smaller itself, as files of
-    predictions are: 200 million rows of ten probabilities have 8 GB and take up as much on the disk.
-    $MACCAL_LARGEST, in bytes, grants more.
-    """
+    predictions are: 200 million rows of ten probabilities have 8 GB and take up as much on the
+    disk. $MACCAL_LARGEST, in bytes, grants more."""
     most = max(granted(), TIMES * stored)
     if needed > most:
         problem = f"{name} would need {needed:,} bytes of memory, and has {stored:,} in the file"
@@ -103,7 +114,9 @@ def granted() -> int:
     try:
         return int(word)
     except ValueError:
-        raise ValueError(f"{VARIABLE} is {word!r}; expected a number of bytes, such as {ALWAYS}") from None
+        raise ValueError(
+            f"{VARIABLE} is {word!r}; expected a number of bytes, such as {ALWAYS}"
+        ) from None
 
 
 @contextmanager

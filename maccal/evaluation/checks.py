@@ -3,9 +3,9 @@
     check_row(row, path, "line 3: ")     FileError naming file, line and key, unless the row is one that `maccal bench` writes
     check_names(rows)                    ValueError where two different rows have one name: one would hide the other
 
-A row that failed has `name` and `error`. Any other has `name`, `run` (data, model, method, seed) and `ece`; what else it
-has is checked where it is there. Numbers are checked by type and range: a string, a null, NaN or an ECE of 5 (per cent)
-would otherwise end in a wrong picture or in none.
+A row that failed has `name` and `error`. Any other has `name`, `run` (data, model, method, seed)
+and `ece`; what else it has is checked where it is there. Numbers are checked by type and range: a
+string, a null, NaN or an ECE of 5 (per cent) would otherwise end in a wrong picture or in none.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -44,7 +44,9 @@ def is_text(value: Any) -> bool:
 
 def is_lines(value: Any) -> bool:
     """Text of several lines, such as an error."""
-    return isinstance(value, str) and all(is_text(line.replace("\t", " ")) for line in value.splitlines())
+    return isinstance(value, str) and all(
+        is_text(line.replace("\t", " ")) for line in value.splitlines()
+    )
 
 
 def is_list(value: Any, test: Callable[[Any], bool]) -> bool:
@@ -53,7 +55,11 @@ def is_list(value: Any, test: Callable[[Any], bool]) -> bool:
 
 def is_bin(value: Any) -> bool:
     """Count, mean confidence and accuracy."""
-    return is_list(value, lambda one: is_number(one, 0, 1e15)) and len(value) == 3 and max(value[1:]) <= 1
+    return (
+        is_list(value, lambda one: is_number(one, 0, 1e15))
+        and len(value) == 3
+        and max(value[1:]) <= 1
+    )
 
 
 def is_fraction(value: Any) -> bool:
@@ -74,7 +80,9 @@ FRACTION = Kind("a number from 0 to 1", is_fraction)
 FRACTIONS = Kind("a list of numbers from 0 to 1", lambda value: is_list(value, is_fraction))
 NAMES = Kind("a list of names", lambda value: is_list(value, NAME.test))
 COUNTS = Kind("a list of whole numbers from 0", lambda value: is_list(value, COUNT.test))
-BINS = Kind("a list of bins: count, mean confidence and accuracy", lambda value: is_list(value, is_bin))
+BINS = Kind(
+    "a list of bins: count, mean confidence and accuracy", lambda value: is_list(value, is_bin)
+)
 
 REQUIRED = {
     "name": NAME,
@@ -112,14 +120,17 @@ OPTIONAL = {
     "motivation": RECORD,
     **{measure + end: FRACTION for measure in MEASURES for end in ENDS},
 }
-NULL = ("run.limit", "run.stage2", "run.stage2.gamma", "run.feedback", "keep", "nll", "motivation")  # may be
+# may be
+NULL = ("run.limit", "run.stage2", "run.stage2.gamma", "run.feedback", "keep", "nll", "motivation")
 FAILED = {"name": NAME, "error": Kind("text without control characters", is_lines)}
 
 # the arrays of the motivation, each with the sizes of its axes by letter: one letter, one size
 MAP = {"place": "n2", "labels": "n", "entropy": "n", "rows": "n"}
 CURVE = {"edges": "e", "count": "b", "confidence": "b", "accuracy": "b"}
 MASKED = {
-    **dict.fromkeys(("ratio", "accuracy", "accuracy_spread", "confidence", "confidence_spread"), "r"),
+    **dict.fromkeys(
+        ("ratio", "accuracy", "accuracy_spread", "confidence", "confidence_spread"), "r"
+    ),
     "edges": "e",
     "histogram": "rb",
 }
@@ -132,7 +143,10 @@ class Wrong(ValueError):
 
 
 def check_row(row: Row, path: Path, where: str = "") -> None:
-    """FileError unless the report can show this row; `where` is its place in the file, such as "line 3: "."""
+    """FileError unless the report can show this row.
+
+    `where` is its place in the file, such as "line 3: ".
+    """
     try:
         if "error" in row and "run" not in row:
             check_fields(row, FAILED, required=True)
@@ -201,7 +215,9 @@ def check_arrays(values: Any, shapes: Mapping[str, str], where: str) -> None:
             raise Wrong(f"{where}.{name} has numbers that are not whole")
         for letter, size in zip(shape, array.shape, strict=True):
             if sizes.setdefault(letter, size) != size or size == 0:
-                raise Wrong(f"{where}.{name} has {size} entries; expected {sizes[letter] or 'some'}")
+                raise Wrong(
+                    f"{where}.{name} has {size} entries; expected {sizes[letter] or 'some'}"
+                )
     if "e" in sizes and sizes["e"] != sizes["b"] + 1:
         raise Wrong(f"{where}.edges has {sizes['e']} entries; expected {sizes['b'] + 1}")
 
@@ -230,10 +246,15 @@ def sizes_of(value: Any, axes: int) -> list[int]:
 
 
 def check_names(rows: Iterable[tuple[str, Row]]) -> list[Row]:
-    """The rows, each once, from pairs of a place and a row; ValueError where two of one name differ."""
+    """The rows, each once, from pairs of a place and a row.
+
+    ValueError where two of one name differ.
+    """
     found: dict[str, tuple[str, Row]] = {}
     for place, row in rows:
         before, known = found.setdefault(row["name"], (place, row))
         if known != row:
-            raise ValueError(f"{place} and {before} have the same name, {row['name']}, and differ; pass one of them")
+            raise ValueError(
+                f"{place} and {before} have the same name, {row['name']}, and differ; pass one of them"
+            )
     return [row for _, row in found.values()]

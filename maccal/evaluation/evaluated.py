@@ -35,12 +35,16 @@ class Compared:
     differences: Mapping[str, Difference]
 
 
-def measure(predictions: Predictions, path: Path, *, bins: int, resamples: int, seed: int) -> Evaluated:
+def measure(
+    predictions: Predictions, path: Path, *, bins: int, resamples: int, seed: int
+) -> Evaluated:
     """A model measured, from its predictions; the row names the file they came from."""
     predictions = replace(predictions, name=readable(predictions.name))
     numbers = predictions.summary(bins=bins, resamples=resamples, seed=seed)
     settings = {"file": readable(path.name), "resamples": resamples, "seed": seed}
-    return Evaluated(predictions.name, numbers, predictions.bins(bins), row(predictions, numbers, **settings))
+    return Evaluated(
+        predictions.name, numbers, predictions.bins(bins), row(predictions, numbers, **settings)
+    )
 
 
 def paired(first: Predictions, second: Predictions, **settings: int) -> dict[str, Difference]:

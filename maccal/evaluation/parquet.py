@@ -1,10 +1,10 @@
-"""Predictions in a .parquet file: the columns of a .csv, or list columns named logits or probs, and labels.
+"""Predictions in a .parquet file: the columns of a .csv, or list columns named logits or probs, and
+labels.
 
-The columns are looked at before any is read: their names, types and numbers of rows. Nothing is read
-but scores and labels, in batches, straight into one array of float64. A file whose rows would need
-far more memory than it has bytes is refused (`arrays.check_size`). Pyarrow does the parsing: of a file
-from a stranger we check what it says of itself, and each batch, but not pyarrow.
-"""
+The columns are looked at before any is read: their names, types and numbers of rows. Nothing is
+read but scores and labels, in batches, straight into one array of float64. A file whose rows would
+need far more memory than it has bytes is refused (`arrays.check_size`). Pyarrow does the parsing:
+of a file from a stranger we check what it says of itself, and each batch, but not pyarrow."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +25,9 @@ def read_parquet(path: Path) -> Columns:
     try:
         import pyarrow.parquet
     except ImportError as error:
-        raise FileError(path, "reading parquet needs pyarrow: pip install 'maccal[parquet]'") from error
+        raise FileError(
+            path, "reading parquet needs pyarrow: pip install 'maccal[parquet]'"
+        ) from error
     with reading(path, "a readable .parquet file"), open_regular(path) as file:
         opened = pyarrow.parquet.ParquetFile(file)
         names = list(opened.schema_arrow.names)
@@ -57,12 +59,16 @@ class Source:
         check_size(self.path, what, 8 * self.rows * columns, self.stored)
 
     def need_lists(self, name: str) -> None:
-        """The same for a column of lists, by the number of values that each part of the file announces."""
+        """The same for a column of lists, by the number of values that each part of the file
+        announces.
+        """
         groups = [self.metadata.row_group(place) for place in range(self.metadata.num_row_groups)]
         values = 0
         for group in groups:
             leaves = [group.column(place) for place in range(group.num_columns)]
-            values += sum(leaf.num_values for leaf in leaves if leaf.path_in_schema.startswith(f"{name}."))
+            values += sum(
+                leaf.num_values for leaf in leaves if leaf.path_in_schema.startswith(f"{name}.")
+            )
         check_size(self.path, f"column {name}", 8 * values, self.stored)
 
     def batches(self, names: list[str], label: str) -> Iterator[tuple[slice, Any]]:
@@ -78,7 +84,9 @@ class Source:
                 raise FileError(self.path, "more rows than it says it has; it is damaged")
             for name in (*names, label):
                 if batch.column(name).null_count:
-                    raise FileError(self.path, f"column {shortened(name)} has empty cells; remove those rows")
+                    raise FileError(
+                        self.path, f"column {shortened(name)} has empty cells; remove those rows"
+                    )
             yield rows, batch
             start = rows.stop
         if start != self.rows:
@@ -105,11 +113,15 @@ def from_lists(source: Source) -> Columns:
     """Each row of probs or logits is a list, of one length throughout."""
     found = [name for name in source.schema.names if name in LABELS]
     if len(found) != 1:
-        raise FileError(source.path, f"{len(found)} columns of labels; expected one, 'label' or 'labels'")
+        raise FileError(
+            source.path, f"{len(found)} columns of labels; expected one, 'label' or 'labels'"
+        )
     chosen = [name for name in LISTS if name in source.schema.names]
     for name in chosen:
         kind = source.kind(name)
-        check_numbers(source, name, kind.value_type if is_list(kind) else kind, listed=is_list(kind))
+        check_numbers(
+            source, name, kind.value_type if is_list(kind) else kind, listed=is_list(kind)
+        )
         source.need_lists(name)
     source.need(1)
     labels = Labels(source, found[0], ())
@@ -141,7 +153,10 @@ def matrix(path: Path, name: str, column: Any) -> np.ndarray:
 
 
 def check_numbers(source: Source, name: str, kind: Any, *, listed: bool = True) -> None:
-    """Floats and whole numbers are scores; text, dates, decimals, structures and lists of lists are not."""
+    """Floats and whole numbers are scores.
+
+    Text, dates, decimals, structures and lists of lists are not.
+    """
     from pyarrow import types
 
     if not listed or not (types.is_floating(kind) or types.is_integer(kind)):
@@ -163,7 +178,10 @@ def is_list(kind: Any) -> bool:
 
 
 class Labels:
-    """The labels of all rows, filled batch by batch: whole numbers, or text that names a class or its index."""
+    """The labels of all rows, filled batch by batch.
+
+    Whole numbers, or text that names a class or its index.
+    """
 
     def __init__(self, source: Source, name: str, classes: tuple[str, ...]) -> None:
         from pyarrow import types
@@ -194,7 +212,11 @@ class Labels:
     def fill(self, rows: slice, found: np.ndarray, dictionary: Any) -> None:
         """By the words that differ, each looked at once."""
         different, first, which = np.unique(found, return_index=True, return_inverse=True)
-        words = dictionary.take(different).to_pylist() if dictionary is not None else map(str, different.tolist())
+        words = (
+            dictionary.take(different).to_pylist()
+            if dictionary is not None
+            else map(str, different.tolist())
+        )
         places = []
         for word, row in zip(words, first, strict=True):
             self.index.row = rows.start + int(row) - 1

@@ -1,4 +1,5 @@
-"""Predictions: what a model said about N rows, and what was true. Read from a file, turned into one row of results.
+"""Predictions: what a model said about N rows, and what was true. Read from a file, turned into one
+row of results.
 
 Formats of `read`, all with `labels` (class indices) and either `logits` or `probs` (N x K):
 
@@ -7,7 +8,8 @@ Formats of `read`, all with `labels` (class indices) and either `logits` or `pro
     .csv      a header and a row a line: label, prob_0, prob_1, ... (or logit_0, ...); the suffix, and the label, may be class names
     .parquet  the same columns, or list columns of the names above (needs pyarrow: pip install maccal[parquet])
 
-The readers are in arrays.py, tables.py and parquet.py. Whatever is wrong with a file is a FileError.
+The readers are in arrays.py, tables.py and parquet.py. Whatever is wrong with a file is a
+FileError.
 """
 
 import math
@@ -28,7 +30,10 @@ from maccal.metrics import Bins, Summary, softmax, summary, top_label
 
 @dataclass(frozen=True)
 class Predictions:
-    """Logits or probabilities of N rows over K classes, and the labels; the values are checked when they are measured."""
+    """Logits or probabilities of N rows over K classes, and the labels.
+
+    The values are checked when they are measured.
+    """
 
     scores: np.ndarray
     kind: Kind
@@ -38,28 +43,47 @@ class Predictions:
 
     @property
     def probs(self) -> np.ndarray:
-        """Probabilities; from logits in float64, where even a hopeless class keeps a probability above zero."""
+        """Probabilities.
+
+        From logits in float64, where even a hopeless class keeps a probability above zero.
+        """
         return self.scores if self.kind == "probs" else softmax(self.scores.astype(np.float64))
 
     def summary(self, *, bins: int = 15, resamples: int = 1000, seed: int = 0) -> Summary:
         """Every metric with its interval and null band."""
-        return summary(**{self.kind: self.scores}, labels=self.labels, bins=bins, interval=True, resamples=resamples, seed=seed)
+        return summary(
+            **{self.kind: self.scores},
+            labels=self.labels,
+            bins=bins,
+            interval=True,
+            resamples=resamples,
+            seed=seed,
+        )
 
     def bins(self, bins: int = 15) -> Bins:
         return Bins.of(*top_label(self.probs, self.labels), bins)
 
 
-def read(path: Path | str, *, labels: Path | str | None = None, kind: Kind | None = None, name: str | None = None) -> Predictions:
+def read(
+    path: Path | str,
+    *,
+    labels: Path | str | None = None,
+    kind: Kind | None = None,
+    name: str | None = None,
+) -> Predictions:
     """Predictions from a file, its format told by the suffix."""
     path = Path(path)
     readers = {".npz": read_npz, ".npy": read_npy, ".csv": read_csv, ".parquet": read_parquet}
     if path.suffix.lower() not in readers:
-        raise FileError(path, f"unknown suffix {path.suffix!r}; expected one of {', '.join(readers)}")
+        raise FileError(
+            path, f"unknown suffix {path.suffix!r}; expected one of {', '.join(readers)}"
+        )
     columns, classes = readers[path.suffix.lower()](path)
     if "" in columns:  # a bare array says neither what it is nor what was true
         if kind is None or labels is None:
             raise FileError(
-                path, "a bare array; say what it holds (--kind logits or --kind probs) and where the labels are (--labels FILE)"
+                path,
+                "a bare array; say what it holds (--kind logits or --kind probs) and where the labels are (--labels FILE)",
             )
         columns = {kind: columns[""]}
     if labels is not None:
@@ -68,9 +92,16 @@ def read(path: Path | str, *, labels: Path | str | None = None, kind: Kind | Non
 
 
 def assemble(
-    path: Path, columns: dict[str, np.ndarray], kind: Kind | None, name: str | None, classes: tuple[str, ...]
+    path: Path,
+    columns: dict[str, np.ndarray],
+    kind: Kind | None,
+    name: str | None,
+    classes: tuple[str, ...],
 ) -> Predictions:
-    """Exactly one kind of scores, and labels; anything else is an error that lists what the file holds."""
+    """Exactly one kind of scores, and labels.
+
+    Anything else is an error that lists what the file holds.
+    """
     found = f"found {', '.join(columns) or 'nothing'}"
     if "labels" not in columns:
         raise FileError(path, f"no labels; {found}; expected 'labels' beside 'logits' or 'probs'")
@@ -95,7 +126,19 @@ def read_npy(path: Path) -> Columns:
 
 
 def row(predictions: Predictions, numbers: Summary, **settings: Any) -> dict[str, Any]:
-    """One row of results: what was measured, how, and with what. Numbers JSON cannot say (infinity, NaN) become null."""
+    """One row of results: what was measured, how, and with what.
+
+    Numbers JSON cannot say (infinity, NaN) become null.
+    """
     made_with = {package: version(package) for package in ("maccal", "torch", "numpy")}
-    plain = {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in numbers.items()}
-    return {"name": predictions.name, "kind": predictions.kind, **settings, **plain, "versions": made_with}
+    plain = {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in numbers.items()
+    }
+    return {
+        "name": predictions.name,
+        "kind": predictions.kind,
+        **settings,
+        **plain,
+        "versions": made_with,
+    }

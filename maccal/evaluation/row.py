@@ -1,4 +1,5 @@
-"""Rows of results in files, each with its checksum: what evaluate, train and bench write, and report reads.
+"""Rows of results in files, each with its checksum: what evaluate, train and bench write, and
+report reads.
 
     write_row, read_row      one row: <name>.row.json, and the row.json of a run
     write_rows, read_rows    many rows, one per line: results/bench-cpu.jsonl
@@ -13,7 +14,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from maccal.io import FileError, parse_json, read_bytes, read_json, read_lines, sealed, unsealed, write, write_lines
+from maccal.io import (
+    FileError,
+    parse_json,
+    read_bytes,
+    read_json,
+    read_lines,
+    sealed,
+    unsealed,
+    write,
+    write_lines,
+)
 
 Row = Mapping[str, Any]
 ROW, ROWS = "row 1", "rows 1"
@@ -40,7 +51,10 @@ def write_rows(path: Path, rows: Iterable[Row]) -> Path:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """What write_rows wrote; FileError otherwise, which for rows of version 0 says how to upgrade them."""
+    """What write_rows wrote.
+
+    FileError otherwise, which for rows of version 0 says how to upgrade them.
+    """
     try:
         lines = read_lines(path, ROWS)
     except FileError:
@@ -62,7 +76,10 @@ def named(row: dict[str, Any], path: Path, where: str = "") -> dict[str, Any]:
 
 
 def upgrade(path: Path) -> int:
-    """Seal the rows of a .jsonl file of version 0, and say how many; 0 where they are sealed already."""
+    """Seal the rows of a .jsonl file of version 0, and say how many.
+
+    0 where they are sealed already.
+    """
     if not is_old(path):
         read_rows(path)
         return 0

@@ -33,56 +33,87 @@ def shift(
     network: nn.Module, split: Split, pixels: Pixels, *, kinds: Sequence[str] | None = None,
     severities: Sequence[int] = SEVERITIES, seed: int = 1, limit: int | None = None, progress: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Accuracy, ECE and NLL of a network under corruptions of these images, made here, one corruption and severity at a time.
+    """Accuracy, ECE and NLL of a network under corruptions of these images, made here, one
+    corruption and severity at a time.
 
-    `accuracy`, `ece` and `nll` are kinds x severities. Over severities: `ece_mean`, the mean over corruptions (as the paper's
-    figure), and `ece_pooled`, that of all their rows together. `overall` has the means of the cells and, `ece_pooled`, the ECE of
-    all rows; `ece_pooled_mean` is the mean of ece_pooled over severities. `limit` keeps so many images, every class in its share.
-    """
+    `accuracy`, `ece` and `nll` are kinds x severities. Over severities: `ece_mean`, the mean over
+    corruptions (as the paper's figure), and `ece_pooled`, that of all their rows together.
+    `overall` has the means of the cells and, `ece_pooled`, the ECE of all rows; `ece_pooled_mean`
+    is the mean of ece_pooled over severities. `limit` keeps so many images, every class in its
+    share."""
     names, levels = checked(kinds, severities)
     chosen = split.rows(subset(split.labels.numpy(), limit))
     images = chosen.images.expand(-1, 3, -1, -1)  # one channel is shown three times, as Pixels does
-    cells = ((kind, level, Split(Corrupt(kind, level, seed)(images), chosen.labels)) for kind in names for level in levels)
-    return {"source": "made", "seed": seed} | measured(network, cells, pixels, names, levels, progress)
+    cells = (
+        (kind, level, Split(Corrupt(kind, level, seed)(images), chosen.labels))
+        for kind in names
+        for level in levels
+    )
+    return {"source": "made", "seed": seed} | measured(
+        network, cells, pixels, names, levels, progress
+    )
 
 
 def published_shift(
     network: nn.Module, classes: int, root: Path | str | None, pixels: Pixels, *, kinds: Sequence[str] | None = None,
     severities: Sequence[int] = SEVERITIES, limit: int | None = None, progress: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """The same numbers from the published files of CIFAR-10-C or CIFAR-100-C below root, all checked before the first is read.
+    """The same numbers from the published files of CIFAR-10-C or CIFAR-100-C below root, all
+    checked before the first is read.
 
-    `limit` keeps so many images of each corruption and severity. FileError where the file of a corruption is missing.
-    """
+    `limit` keeps so many images of each corruption and severity. FileError where the file of a
+    corruption is missing."""
     names, levels = checked(kinds, severities)
     if classes not in FOLDERS:
-        raise ValueError(f"no published corruptions of a data set of {classes} classes; only of cifar10 and cifar100")
+        raise ValueError(
+            f"no published corruptions of a data set of {classes} classes; only of cifar10 and cifar100"
+        )
     files, labels = opened(classes, data_root(root), None)
     if missing := [kind for kind in names if kind not in files]:
-        raise FileError(data_root(root) / FOLDERS[classes], f"no {missing[0]}.npy; download the set again, or choose other kinds")
+        raise FileError(
+            data_root(root) / FOLDERS[classes],
+            f"no {missing[0]}.npy; download the set again, or choose other kinds",
+        )
     whole = ((kind, level, part(files[kind], labels, level)) for kind in names for level in levels)
-    cells = ((kind, level, split.rows(subset(split.labels.numpy(), limit))) for kind, level, split in whole)
+    cells = (
+        (kind, level, split.rows(subset(split.labels.numpy(), limit)))
+        for kind, level, split in whole
+    )
     return {"source": "published"} | measured(network, cells, pixels, names, levels, progress)
 
 
 def checked(kinds: Sequence[str] | None, severities: Sequence[int]) -> tuple[list[str], list[int]]:
     """Each once, in the order given; ValueError for what is not known, before any image is touched."""
-    names, levels = list(dict.fromkeys(CORRUPTIONS if kinds is None else kinds)), list(dict.fromkeys(severities))
+    names, levels = (
+        list(dict.fromkeys(CORRUPTIONS if kinds is None else kinds)),
+        list(dict.fromkeys(severities)),
+    )
     if not names or not levels:
-        raise ValueError("no corruption or no severity; leave kinds and severities out for all of them")
-    for kind, level in [(kind, levels[0]) for kind in names] + [(names[0], level) for level in levels]:
+        raise ValueError(
+            "no corruption or no severity; leave kinds and severities out for all of them"
+        )
+    for kind, level in [(kind, levels[0]) for kind in names] + [
+        (names[0], level) for level in levels
+    ]:
         Corrupt(kind, level)
     return names, levels
 
 
 def measured(
-    network: nn.Module, cells: Cells, pixels: Pixels, kinds: list[str], severities: list[int], progress: bool
+    network: nn.Module,
+    cells: Cells,
+    pixels: Pixels,
+    kinds: list[str],
+    severities: list[int],
+    progress: bool,
 ) -> dict[str, Any]:
     """The numbers of every cell; what is kept of its rows are their sums."""
     sums: dict[tuple[str, int], Bins] = {}
     losses: dict[tuple[str, int], float] = {}
     quiet = not progress or my_rank()[0] > 0
-    for kind, level, split in track(cells, "corruptions", total=len(kinds) * len(severities), disable=quiet, transient=True):
+    for kind, level, split in track(
+        cells, "corruptions", total=len(kinds) * len(severities), disable=quiet, transient=True
+    ):
         logits = predict(network, split.images, pixels)
         sums[kind, level] = Bins.of(*top_label(logits.double().softmax(1), split.labels))
         losses[kind, level] = nll(logits=logits, labels=split.labels)
@@ -90,7 +121,10 @@ def measured(
 
 
 def pooled(
-    sums: Mapping[tuple[str, int], Bins], losses: Mapping[tuple[str, int], float], kinds: list[str], severities: list[int]
+    sums: Mapping[tuple[str, int], Bins],
+    losses: Mapping[tuple[str, int], float],
+    kinds: list[str],
+    severities: list[int],
 ) -> dict[str, Any]:
     def table(value: Callable[[tuple[str, int]], float]) -> np.ndarray:
         return np.array([[value((kind, level)) for level in severities] for kind in kinds])
@@ -103,6 +137,13 @@ def pooled(
     by_severity = [sum((sums[kind, level] for kind in kinds), Bins.empty()) for level in severities]
     together = np.array([bins.ece() for bins in by_severity])
     overall = {name: float(values.mean()) for name, values in cells.items()}
-    overall |= {"ece_pooled": sum(by_severity, Bins.empty()).ece(), "ece_pooled_mean": float(together.mean())}
+    overall |= {
+        "ece_pooled": sum(by_severity, Bins.empty()).ece(),
+        "ece_pooled_mean": float(together.mean()),
+    }
     about = {"n": by_severity[0].n // len(kinds), "kinds": kinds, "severities": severities}
-    return about | cells | {"ece_mean": cells["ece"].mean(0), "ece_pooled": together, "overall": overall}
+    return (
+        about
+        | cells
+        | {"ece_mean": cells["ece"].mean(0), "ece_pooled": together, "overall": overall}
+    )

@@ -1,4 +1,5 @@
-"""Predictions as a table: what its header must say, what its labels may be, and the .csv form of it.
+"""Predictions as a table: what its header must say, what its labels may be, and the .csv form of
+it.
 
     label,prob_0,prob_1      class indices, or
     label,prob_cat,prob_dog  class names, in the header and as labels; logit_ instead of prob_ likewise
@@ -20,13 +21,20 @@ from maccal.evaluation.arrays import reading
 from maccal.io import FileError, open_regular
 
 Kind = Literal["logits", "probs"]
-PREFIXES: dict[str, Kind] = {"logits_": "logits", "logit_": "logits", "probs_": "probs", "prob_": "probs"}
+PREFIXES: dict[str, Kind] = {
+    "logits_": "logits",
+    "logit_": "logits",
+    "probs_": "probs",
+    "prob_": "probs",
+}
 LABELS = ("label", "labels")
 DIGITS = 15  # of a label: more than any class has, and exact as a float
 
 
 class Header(NamedTuple):
-    """Kind of scores, the places of their columns in class order, the class names, and the place of the label."""
+    """Kind of scores, the places of their columns in class order, the class names, and the place of
+    the label.
+    """
 
     kind: Kind
     places: list[int]
@@ -35,7 +43,10 @@ class Header(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Arrays by their names (logits, probs, labels; "" for a bare array), and class names, where there are any."""
+    """Arrays by their names (logits, probs, labels.
+
+    "" for a bare array), and class names, where there are any.
+    """
 
     arrays: dict[str, np.ndarray]
     classes: tuple[str, ...] = ()
@@ -47,7 +58,10 @@ def parse_header(path: Path, header: list[str]) -> Header:
     kinds = {kind for kind, _, _ in scores}
     if len(labels) != 1 or len(kinds) != 1:
         seen = ", ".join(shortened(column) for column in header[:6])
-        raise FileError(path, f"columns {seen} ...; expected one 'label' and prob_0, prob_1, ... or logit_0, logit_1, ...")
+        raise FileError(
+            path,
+            f"columns {seen} ...; expected one 'label' and prob_0, prob_1, ... or logit_0, logit_1, ...",
+        )
     names = [name for _, name, _ in scores]
     places = [place for _, _, place in scores]
     if len(set(names)) != len(names):
@@ -70,9 +84,13 @@ def numbered(path: Path, names: list[str]) -> list[int]:
     """The places of the columns 0, 1, ...; FileError where one is missing."""
     numbers = [int(name[:DIGITS]) for name in names]
     order = sorted(range(len(numbers)), key=numbers.__getitem__)
-    if [numbers[i] for i in order] != list(range(len(numbers))) or any(len(name) > DIGITS for name in names):
+    if [numbers[i] for i in order] != list(range(len(numbers))) or any(
+        len(name) > DIGITS for name in names
+    ):
         seen = ", ".join(shortened(names[i]) for i in order[:20])
-        raise FileError(path, f"the score columns are numbered {seen}; expected 0 to {len(numbers) - 1}")
+        raise FileError(
+            path, f"the score columns are numbered {seen}; expected 0 to {len(numbers) - 1}"
+        )
     return order
 
 
@@ -81,7 +99,10 @@ def shortened(word: str) -> str:
 
 
 class ClassIndex:
-    """Labels, given as class names or as indices, as indices. It counts the rows, to say which one is wrong."""
+    """Labels, given as class names or as indices, as indices.
+
+    It counts the rows, to say which one is wrong.
+    """
 
     def __init__(self, path: Path, classes: tuple[str, ...]) -> None:
         self.path, self.classes, self.row = path, classes, -1
@@ -102,7 +123,9 @@ class ClassIndex:
             return int(plain)
         some = ", ".join(shortened(name) for name in self.classes[:8])
         label = f"label {shortened(plain)!r} in row {self.row}"
-        raise FileError(self.path, f"{label} is neither a class index nor one of the classes {some}")
+        raise FileError(
+            self.path, f"{label} is neither a class index nor one of the classes {some}"
+        )
 
 
 def read_csv(path: Path) -> Columns:
@@ -114,7 +137,10 @@ def read_csv(path: Path) -> Columns:
         if header is None or not len(table):
             raise FileError(path, "no rows below the header")
         if table.shape[1] != len(names):
-            raise FileError(path, f"{table.shape[1]} columns below a header of {len(names)}; is a comma the decimal sign?")
+            raise FileError(
+                path,
+                f"{table.shape[1]} columns below a header of {len(names)}; is a comma the decimal sign?",
+            )
         labels = table[:, header.label].astype(np.int64)
         return Columns({header.kind: table[:, header.places], "labels": labels}, header.classes)
 
@@ -122,7 +148,9 @@ def read_csv(path: Path) -> Columns:
 def numbers(path: Path, text: io.TextIOWrapper, width: int, header: Header) -> np.ndarray:
     """All rows as floats: labels by their index, and 0 for the columns that are not looked at."""
     used = {header.label, *header.places}
-    converters: dict[int | str, Callable[[str], Any]] = {place: ignored for place in range(width) if place not in used}
+    converters: dict[int | str, Callable[[str], Any]] = {
+        place: ignored for place in range(width) if place not in used
+    }
     converters[header.label] = ClassIndex(path, header.classes)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="loadtxt: input contained no data")

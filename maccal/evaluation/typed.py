@@ -1,4 +1,7 @@
-"""Dataclasses from the values of a file, which may be of any type: what is not of the field's own is refused."""
+"""Dataclasses from the values of a file, which may be of any type.
+
+What is not of the field's own is refused.
+"""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -9,7 +12,8 @@ Made = TypeVar("Made")
 
 
 def typed(kind: type[Made], values: Mapping[str, Any]) -> Made:
-    """The dataclass with these values, lists as tuples; TypeError or ValueError where it cannot be made of them.
+    """The dataclass with these values, lists as tuples; TypeError or ValueError where it cannot be
+    made of them.
 
     >>> from maccal.training.recipe import Recipe
     >>> typed(Recipe, {"epochs": "9"})
@@ -20,18 +24,22 @@ def typed(kind: type[Made], values: Mapping[str, Any]) -> Made:
     hints = get_type_hints(kind)
     plain = tupled(values)
     for name, value in plain.items():
-        if name in hints and not fits(value, hints[name]):  # a name that it does not have is refused below
+        # a name that it does not have is refused below
+        if name in hints and not fits(value, hints[name]):
             raise ValueError(f"{name} is {str(value)[:100]!r}")
     return kind(**plain)
 
 
 def tupled(values: Mapping[str, Any]) -> dict[str, Any]:
     """JSON has no tuples."""
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    return {
+        key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
+    }
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether the value is of the type: a whole number may stand for a float, but no bool for a number.
+    """Whether the value is of the type: a whole number may stand for a float, but no bool for a
+    number.
 
     >>> fits(3, float), fits(True, int), fits((1.0, "a"), tuple[float, ...]), fits(None, int | None)
     (True, False, False, True)

@@ -19,13 +19,17 @@ from torch import Tensor, nn
 
 from maccal.features.batches import Batch, move, split
 
-NAMES = ("classifier", "score", "fc", "head", "heads", "linear", "last_linear", "output")  # of two equal layers the one so called
-TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}  # of the largest logit
+# of two equal layers the one so called
+NAMES = ("classifier", "score", "fc", "head", "heads", "linear", "last_linear", "output")
+# of the largest logit
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
 
 @dataclass(frozen=True)
 class Run:
-    """A model, without wrappers that would share out a batch or wait for other processes, and how it is run."""
+    """A model, without wrappers that would share out a batch or wait for other processes, and how
+    it is run.
+    """
 
     model: nn.Module
     device: torch.device
@@ -34,19 +38,35 @@ class Run:
     def __call__(self, batch: Batch) -> Tensor:
         """The logits of a batch."""
         args, kwargs = move((batch.args, batch.kwargs), self.device)
-        # not inference_mode: a tensor that the model keeps from this pass must not break a later training
-        with torch.no_grad(), torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None):
+        # not inference_mode: a tensor that the model keeps from this pass must not break a later
+        # training
+        with (
+            torch.no_grad(),
+            torch.autocast(
+                self.device.type, dtype=self.autocast, enabled=self.autocast is not None
+            ),
+        ):
             return logits_of(self.model(*args, **kwargs))
 
     def linear(self, layer: nn.Linear, x: Tensor) -> Tensor:
         """W x + b in the precision of the run."""
-        with torch.no_grad(), torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None):
+        with (
+            torch.no_grad(),
+            torch.autocast(
+                self.device.type, dtype=self.autocast, enabled=self.autocast is not None
+            ),
+        ):
             return F.linear(x, layer.weight, layer.bias)
 
 
 def unwrap(model: nn.Module) -> tuple[nn.Module, str]:
-    """The model inside DataParallel, DistributedDataParallel and torch.compile, and the prefix of its names."""
-    for attribute, kinds in (("module", (nn.DataParallel, nn.parallel.DistributedDataParallel)), ("_orig_mod", nn.Module)):
+    """The model inside DataParallel, DistributedDataParallel and torch.compile, and the prefix of
+    its names.
+    """
+    for attribute, kinds in (
+        ("module", (nn.DataParallel, nn.parallel.DistributedDataParallel)),
+        ("_orig_mod", nn.Module),
+    ):
         if attribute in model._modules and isinstance(model, kinds):
             inner, prefix = unwrap(model.get_submodule(attribute))
             return inner, f"{attribute}.{prefix}"
@@ -55,21 +75,30 @@ def unwrap(model: nn.Module) -> tuple[nn.Module, str]:
 
 def place(model: nn.Module) -> torch.device:
     """Where the model's first parameter or buffer is."""
-    return next((t.device for tensors in (model.parameters(), model.buffers()) for t in tensors), torch.device("cpu"))
+    return next(
+        (t.device for tensors in (model.parameters(), model.buffers()) for t in tensors),
+        torch.device("cpu"),
+    )
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:
     """Equal to the bit, for which -0.0 is not 0.0 and a NaN is itself."""
-    return torch.equal(a.detach().reshape(-1).view(torch.uint8), b.detach().reshape(-1).view(torch.uint8))
+    return torch.equal(
+        a.detach().reshape(-1).view(torch.uint8), b.detach().reshape(-1).view(torch.uint8)
+    )
 
 
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
-    """Eval mode; on the way out the mode of every submodule and every buffer are what they were, to the bit.
+    """Eval mode; on the way out the mode of every submodule and every buffer are what they were, to
+    the bit.
 
     The flags are set without model.eval(), which some models override to merge weights.
     """
-    state = [(m, m.training, {k: (b, None if b is None else b.clone()) for k, b in m._buffers.items()}) for m in model.modules()]
+    state = [
+        (m, m.training, {k: (b, None if b is None else b.clone()) for k, b in m._buffers.items()})
+        for m in model.modules()
+    ]
     try:
         for module, *_ in state:
             module.training = False
@@ -95,9 +124,13 @@ def logits_of(output: Any) -> Tensor:
         logits = output[0]
     if not isinstance(logits, Tensor):
         inside = f" with the keys {list(output)}" if isinstance(output, Mapping) else ""
-        raise ValueError(f"the model returned a {type(output).__name__}{inside}; expected logits: a tensor, .logits or a tuple")
+        raise ValueError(
+            f"the model returned a {type(output).__name__}{inside}; expected logits: a tensor, .logits or a tuple"
+        )
     if logits.ndim != 2 or logits.shape[1] < 2:
-        raise ValueError(f"the model's logits have shape {tuple(logits.shape)}; expected (rows, classes) with two classes or more")
+        raise ValueError(
+            f"the model's logits have shape {tuple(logits.shape)}; expected (rows, classes) with two classes or more"
+        )
     return logits
 
 
@@ -110,13 +143,17 @@ def spied(layers: dict[str, nn.Linear]) -> Iterator[dict[str, Call]]:
     calls: dict[str, Call] = {}
 
     def spy(name: str) -> Callable[..., None]:
-        def hook(layer: nn.Linear, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> None:
+        def hook(
+            layer: nn.Linear, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor
+        ) -> None:
             calls.pop(name, None)
             calls[name] = (layer, args[0] if args else kwargs["input"], output)
 
         return hook
 
-    handles = [layer.register_forward_hook(spy(name), with_kwargs=True) for name, layer in layers.items()]
+    handles = [
+        layer.register_forward_hook(spy(name), with_kwargs=True) for name, layer in layers.items()
+    ]
     try:
         yield calls
     finally:
@@ -125,15 +162,22 @@ def spied(layers: dict[str, nn.Linear]) -> Iterator[dict[str, Call]]:
 
 
 def close(outputs: Tensor, logits: Tensor) -> bool:
-    """Whether the outputs, at one token of each row if there are several, are the logits within the rounding of their types."""
+    """Whether the outputs, at one token of each row if there are several, are the logits within the
+    rounding of their types.
+    """
     if outputs.ndim < 2 or len(outputs) != len(logits) or outputs.shape[-1] != logits.shape[1]:
         return False
     keep = logits.isfinite().all(1)  # what is not finite is reported with its row, later
-    out, target = outputs[keep].double().reshape(int(keep.sum()), -1, logits.shape[1]), logits[keep].double()
+    out, target = (
+        outputs[keep].double().reshape(int(keep.sum()), -1, logits.shape[1]),
+        logits[keep].double(),
+    )
     if not out.numel():
         return False
     error = (out - target[:, None]).abs().amax(2).amin(1).max()
-    return bool(error <= max(TOLERANCE[outputs.dtype], TOLERANCE[logits.dtype]) * target.abs().max())
+    return bool(
+        error <= max(TOLERANCE[outputs.dtype], TOLERANCE[logits.dtype]) * target.abs().max()
+    )
 
 
 def locate(run: Run, batch: Batch, head: str | None) -> str:
@@ -144,11 +188,19 @@ def locate(run: Run, batch: Batch, head: str | None) -> str:
     with spied(layers) as calls:
         logits = run(batch)
     if not bool(logits.isfinite().all(1).any()):
-        raise ValueError("no row of the first batch has finite logits; look at the inputs and the weights")
+        raise ValueError(
+            "no row of the first batch has finite logits; look at the inputs and the weights"
+        )
     found = [name for name, (layer, x, _) in calls.items() if close(run.linear(layer, x), logits)]
     if not found:
-        tried = f"head={head!r} does" if head is not None else f"none of the model's {len(layers)} nn.Linear layers does"
-        raise ValueError(f"{tried} not give the logits as W x + b: {explain(run.model, calls, logits)}")
+        tried = (
+            f"head={head!r} does"
+            if head is not None
+            else f"none of the model's {len(layers)} nn.Linear layers does"
+        )
+        raise ValueError(
+            f"{tried} not give the logits as W x + b: {explain(run.model, calls, logits)}"
+        )
     return max(found, key=lambda name: (name.split(".")[0] in NAMES, found.index(name)))
 
 
@@ -157,18 +209,29 @@ def named(model: nn.Module, head: str, linear: list[str]) -> nn.Linear:
     try:
         layer = model.get_submodule(head)
     except AttributeError:
-        names = difflib.get_close_matches(head, [name for name, _ in model.named_modules()]) or linear[-5:]
-        raise ValueError(f"the model has no module {head!r}; did you mean one of {names}?") from None
+        names = (
+            difflib.get_close_matches(head, [name for name, _ in model.named_modules()])
+            or linear[-5:]
+        )
+        raise ValueError(
+            f"the model has no module {head!r}; did you mean one of {names}?"
+        ) from None
     if not isinstance(layer, nn.Linear):
         inside = [name for name in linear if name.startswith(f"{head}.")] or linear[-5:]
-        raise ValueError(f"head={head!r} is a {type(layer).__name__}; expected an nn.Linear, such as one of {inside}")
+        raise ValueError(
+            f"head={head!r} is a {type(layer).__name__}; expected an nn.Linear, such as one of {inside}"
+        )
     return layer
 
 
 def explain(model: nn.Module, calls: dict[str, Call], logits: Tensor) -> str:
     """Why no layer gives the logits, as far as it can be told."""
     outs = {name: out for name, (_, _, out) in calls.items() if out.shape == logits.shape}
-    convs = [n for n, m in model.named_modules() if isinstance(m, nn.Conv1d | nn.Conv2d) and m.out_channels == logits.shape[1]]
+    convs = [
+        n
+        for n, m in model.named_modules()
+        if isinstance(m, nn.Conv1d | nn.Conv2d) and m.out_channels == logits.shape[1]
+    ]
     for name, out in outs.items():
         if close(out, logits):
             return f"{name!r} gives them, but it normalises, scales or masks its weights; put a plain nn.Linear in its place"
@@ -184,10 +247,12 @@ def explain(model: nn.Module, calls: dict[str, Call], logits: Tensor) -> str:
 
 
 def find_head(model: nn.Module, inputs: Any, head: str | None = None) -> str:
-    """The dotted name of a model's classifier, as in model.named_modules(); `inputs` is one batch as a loader gives it.
+    """The dotted name of a model's classifier, as in model.named_modules(); `inputs` is one batch
+    as a loader gives it.
 
-    The linear layer whose W x + b is the logits, at one token of each row if it runs on all of them. ValueError, with the
-    reason, when there is none, or when the one named with head= is not it.
+    The linear layer whose W x + b is the logits, at one token of each row if it runs on all of
+    them. ValueError, with the reason, when there is none, or when the one named with head= is not
+    it.
 
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     >>> find_head(model, (torch.ones(2, 4), torch.tensor([0, 2])))
@@ -195,13 +260,19 @@ def find_head(model: nn.Module, inputs: Any, head: str | None = None) -> str:
     """
     inner, prefix = unwrap(model)
     with frozen(inner):
-        return prefix + locate(Run(inner, place(inner)), split(inputs), head and head.removeprefix(prefix))
+        return prefix + locate(
+            Run(inner, place(inner)), split(inputs), head and head.removeprefix(prefix)
+        )
 
 
 def replace_head(model: nn.Module, name: str, module: nn.Module) -> None:
-    """Put a module in the place of the model's head, wherever the model refers to it, with its dtype, device and mode."""
+    """Put a module in the place of the model's head, wherever the model refers to it, with its
+    dtype, device and mode.
+    """
     if name == "":
-        raise ValueError("the model is a linear layer itself; use calibrate_head on its inputs instead")
+        raise ValueError(
+            "the model is a linear layer itself; use calibrate_head on its inputs instead"
+        )
     old = named(model, name, [n for n, m in model.named_modules() if isinstance(m, nn.Linear)])
     module.to(old.weight.device, old.weight.dtype).train(old.training)
     for parent in list(model.modules()):

@@ -1,14 +1,16 @@
-"""Features of a trained classifier: what goes into its last linear layer, for every row of a loader.
+"""Features of a trained classifier: what goes into its last linear layer, for every row of a
+loader.
 
 find_head      the name of that layer (from classifiers.py)
 extract        one frozen pass over a loader (and one batch more, which finds or checks the head): z (N x D) and labels;
-               kept on disk with cache="folder" (cache.py), shared out between the processes of torchrun (batches.py)
+               kept on disk with cache="folder" (cache.py), shared out between the processes of
+               torchrun (batches.py)
 replace_head   another module in its place (from classifiers.py)
 
-The model comes back as it was: the mode of every submodule and every buffer to the bit, no hook left, also after an error.
-Cost: the model's forward pass; with a cache also a hash of every input, about a second per
-gigabyte, and a batch that shows that the model is not random. Features that are found in the cache
-cost the hash and the pass of about a thousand rows (lookup.py).
+The model comes back as it was: the mode of every submodule and every buffer to the bit, no hook
+left, also after an error. Cost: the model's forward pass; with a cache also a hash of every input,
+about a second per gigabyte, and a batch that shows that the model is not random. Features that are
+found in the cache cost the hash and the pass of about a thousand rows (lookup.py).
 """
 
 import warnings
@@ -25,15 +27,28 @@ from maccal import io
 from maccal.distributed import everywhere, my_rank
 from maccal.features import cache as disk
 from maccal.features.batches import Batch, Part, walk
-from maccal.features.classifiers import Run, close, find_head, frozen, locate, named, place, replace_head, unwrap
+from maccal.features.classifiers import (
+    Run,
+    close,
+    find_head,
+    frozen,
+    locate,
+    named,
+    place,
+    replace_head,
+    unwrap,
+)
 from maccal.features.fingerprints import weights_key
 from maccal.features.lookup import ROUNDING, Walk, alike, has_twin, hashes, stored
 from maccal.metrics.inputs import first
 
 __all__ = ["Features", "extract", "find_head", "replace_head"]
 
-RANDOM = "the features are not kept: the model gives others each time (dropout at work in eval mode?)"
-BASE, DIGITS = 256, 4  # a token's position in digits: whole numbers that float16 and bfloat16 hold exactly
+RANDOM = (
+    "the features are not kept: the model gives others each time (dropout at work in eval mode?)"
+)
+# a token's position in digits: whole numbers that float16 and bfloat16 hold exactly
+BASE, DIGITS = 256, 4
 
 
 class Features(NamedTuple):
@@ -44,51 +59,72 @@ class Features(NamedTuple):
 
 
 def check_range(y: Tensor, classes: int, start: int, least: int) -> None:
-    """Raise for a label outside 0 .. classes - 1; `start` is the row of the first, `least` the least label before it."""
+    """Raise for a label outside 0 .. classes - 1.
+
+    `start` is the row of the first, `least` the least label before it.
+    """
     wrong = (y < 0) | (y >= classes)
     if bool(wrong.any()):
         row, one = first(wrong), min(least, int(y.min())) >= 1 and int(y.max()) == classes
-        hint = "; the labels seem to count from 1: subtract 1" if one else f": the head has {classes} outputs"
-        raise ValueError(f"label {int(y[row])} in row {start + row} is outside 0 .. {classes - 1}{hint}")
+        hint = (
+            "; the labels seem to count from 1: subtract 1"
+            if one
+            else f": the head has {classes} outputs"
+        )
+        raise ValueError(
+            f"label {int(y[row])} in row {start + row} is outside 0 .. {classes - 1}{hint}"
+        )
 
 
 class Tap:
     """Forward hook that keeps the inputs of the head.
 
-    A head that runs on every token gives the model the token's position, in digits, instead of its logits: what the model
-    returns then says exactly which token it takes, even where rounding makes the logits of two tokens equal.
-    """
+    A head that runs on every token gives the model the token's position, in digits, instead of its
+    logits: what the model returns then says exactly which token it takes, even where rounding makes
+    the logits of two tokens equal."""
 
     def __init__(self) -> None:
         self.x, self.out = torch.empty(0), torch.empty(0)
 
-    def __call__(self, layer: nn.Linear, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> Tensor | None:
+    def __call__(
+        self, layer: nn.Linear, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor
+    ) -> Tensor | None:
         self.x, self.out = args[0] if args else kwargs["input"], output
         if output.ndim == 2:
             return None
         classes = output.shape[-1]
         token = torch.arange(output[0].numel() // classes, device=output.device)
         if len(token) > BASE ** min(classes, DIGITS):
-            raise ValueError(f"the head runs on {len(token)} tokens a row, too many to tell apart; take the token before the head")
+            raise ValueError(
+                f"the head runs on {len(token)} tokens a row, too many to tell apart; take the token before the head"
+            )
         digits = torch.stack([token // BASE**k % BASE for k in range(min(classes, DIGITS))], 1)
         self.out = F.pad(digits, (0, classes - digits.shape[1])).to(output.dtype)
         return self.out.expand(len(output), -1, -1).reshape(output.shape)
 
     def features(self, logits: Tensor) -> Tensor:
         """N x D: the inputs that gave these logits."""
-        lost = not bool(logits.isfinite().all(1).any())  # nothing to compare; the features will say which row
+        # nothing to compare; the features will say which row
+        lost = not bool(logits.isfinite().all(1).any())
         if self.x.ndim == 2 and (lost or close(self.out, logits)):
             return self.x
         if self.x.ndim > 2:
-            token = torch.stack([logits[:, k].long() * BASE**k for k in range(min(logits.shape[1], DIGITS))]).sum(0)
+            token = torch.stack(
+                [logits[:, k].long() * BASE**k for k in range(min(logits.shape[1], DIGITS))]
+            ).sum(0)
             token = token.clamp(0, len(self.out) - 1)
             if torch.equal(self.out[token].double(), logits.double()):
                 return self.x.flatten(1, -2)[torch.arange(len(token), device=token.device), token]
-        raise ValueError("the head gave the logits of the first batch, but not of a later one; there is more than one way to them")
+        raise ValueError(
+            "the head gave the logits of the first batch, but not of a later one; there is more than one way to them"
+        )
 
 
 class Extractor:
-    """Makes rows of features out of batches; the first of them finds the head, or checks the one that is named."""
+    """Makes rows of features out of batches.
+
+    The first of them finds the head, or checks the one that is named.
+    """
 
     def __init__(self, run: Run, head: str | None, dtype: torch.dtype, cached: bool) -> None:
         self.run, self.head, self.dtype, self.cached = run, head, dtype, cached
@@ -101,7 +137,9 @@ class Extractor:
         first_one = self.layer is None
         z = self.live(batch, start)
         if len(z) != len(batch.y):
-            raise ValueError(f"a batch of {len(z)} rows has {len(batch.y)} labels; they must match one to one")
+            raise ValueError(
+                f"a batch of {len(z)} rows has {len(batch.y)} labels; they must match one to one"
+            )
         assert self.layer is not None
         check_range(batch.y, self.layer.out_features, start, self.least)
         self.least = min(self.least, int(batch.y.min()))
@@ -129,7 +167,11 @@ class Extractor:
         z = x.to("cpu", self.dtype)
         if not bool(z.isfinite().all()):
             row = first(~z.isfinite().all(1))
-            why = f"too large for {self.dtype}: use bfloat16 or float32" if bool(x[row].isfinite().all()) else "not finite"
+            why = (
+                f"too large for {self.dtype}: use bfloat16 or float32"
+                if bool(x[row].isfinite().all())
+                else "not finite"
+            )
             raise ValueError(f"the features of row {start + row} are {why}")
         return z
 
@@ -213,28 +255,36 @@ def extract(
 ) -> Features:
     """The inputs of the model's head for every row of the loader, in its order, and the labels.
 
-    Runs in eval mode where the model's parameters are, or with the inputs on `device`, under autocast if given a dtype.
-    `dtype` is the one of storage. With `cache`, a folder that processes may share, the same model
-    and the same rows are not run again, in whatever order they come, except for a probe of about a
-    thousand rows, which must give what is stored. z is then a copy: in memory, or of more than
-    256 MB a map of a file without a name there. ValueError says what is wrong with the model, a
-    batch or a row; FileError, one too, with the folder.
+    Runs in eval mode where the model's parameters are, or with the inputs on `device`, under
+    autocast if given a dtype. `dtype` is the one of storage. With `cache`, a folder that processes
+    may share, the same model and the same rows are not run again, in whatever order they come,
+    except for a probe of about a thousand rows, which must give what is stored. z is then a copy:
+    in memory, or of more than 256 MB a map of a file without a name there. ValueError says what is
+    wrong with the model, a batch or a row; FileError, one too, with the folder.
 
     >>> model = nn.Sequential(nn.ReLU(), nn.Linear(2, 3))
     >>> extract(model, [(torch.tensor([[1.0, -1.0]]), torch.tensor([2]))])
     Features(z=tensor([[1., 0.]]), y=tensor([2]))
     """
     if dtype not in disk.DTYPES:
-        raise ValueError(f"dtype is {dtype}; features are stored as one of {', '.join(map(str, disk.DTYPES))}")
+        raise ValueError(
+            f"dtype is {dtype}; features are stored as one of {', '.join(map(str, disk.DTYPES))}"
+        )
     if cache is not None and isinstance(loader, Iterator):
-        raise ValueError("the loader is an iterator, which can be read once; with a cache pass a DataLoader or a list")
+        raise ValueError(
+            "the loader is an iterator, which can be read once; with a cache pass a DataLoader or a list"
+        )
     inner, prefix = unwrap(model)
     run = Run(inner, place(inner) if device is None else torch.device(device), autocast)
     work = Extractor(run, head and head.removeprefix(prefix), dtype, cached=cache is not None)
     with frozen(inner), Progress(disable=not progress or my_rank()[0] > 0) as bar:
 
         def walked(title: str, job: Callable[[Batch, int], Part]) -> Iterator[Part]:
-            return walk(bar.track(loader, length(loader), description=title), getattr(loader, "sampler", None), job)
+            return walk(
+                bar.track(loader, length(loader), description=title),
+                getattr(loader, "sampler", None),
+                job,
+            )
 
         if cache is None:
             return in_memory(work, walked)

@@ -37,11 +37,19 @@ def digest(parts: Iterable[Any]) -> str:
 
 
 def weights_key(model: nn.Module, settings: object) -> Callable[[str], str]:
-    """A function of a head's name: the fingerprint of everything in front of that head, parameters, buffers and layers."""
+    """A function of a head's name.
+
+    The fingerprint of everything in front of that head, parameters, buffers and layers.
+    """
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
-    tensors = chain(model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False))
+    tensors = chain(
+        model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)
+    )
     parts = [(name, digest([name, tuple(t.shape), t.dtype, raw(t)])) for name, t in tensors]
-    parts += [(name, digest([name, type(m).__qualname__, m.extra_repr()])) for name, m in model.named_modules()]
+    parts += [
+        (name, digest([name, type(m).__qualname__, m.extra_repr()]))
+        for name, m in model.named_modules()
+    ]
 
     def key(head: str) -> str:
         front = (part for name, part in parts if name != head and not name.startswith(f"{head}."))
@@ -56,7 +64,9 @@ def data_key(rows: Tensor) -> str:
 
 
 def leaves(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
-    """The tensors and plain values inside nested tuples, lists and mappings, each with the path to it."""
+    """The tensors and plain values inside nested tuples, lists and mappings, each with the path to
+    it.
+    """
     if isinstance(value, Mapping):
         return chain.from_iterable(leaves(value[key], f"{path}/{key}") for key in sorted(value))
     if isinstance(value, tuple | list):
@@ -65,14 +75,19 @@ def leaves(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
 
 
 def row_hashes(inputs: Any, y: Tensor) -> Tensor:
-    """An int64 hash of each row of a batch: of its slice of every tensor that has len(y) rows, of all the rest, of its label."""
+    """An int64 hash of each row of a batch.
+
+    Of its slice of every tensor that has len(y) rows, of all the rest, of its label.
+    """
     common, columns = blake2b(digest_size=8), []
     for path, leaf in leaves([inputs, y]):
         if isinstance(leaf, Tensor) and leaf.ndim and len(leaf) == len(y):
             common.update(f"{path} {leaf.dtype} {tuple(leaf.shape[1:])};".encode())
             columns.append(np.asarray(raw(leaf)).reshape(len(y), -1))
         elif isinstance(leaf, Tensor):
-            common.update(f"{path} {leaf.dtype} {tuple(leaf.shape)} {digest([raw(leaf)])};".encode())
+            common.update(
+                f"{path} {leaf.dtype} {tuple(leaf.shape)} {digest([raw(leaf)])};".encode()
+            )
         elif isinstance(leaf, str | bytes | int | float | None):
             common.update(f"{path} {leaf!r};".encode())
         else:

@@ -33,9 +33,9 @@ BATCHES = 4  # of a probe, at least
 
 # How far two passes over the same rows may be apart, as a share of the feature's largest value.
 # Other batch sizes and numbers of threads moved float32 features of ResNets and of a transformer by
-# at most 1e-6, and 1e-5 is ten times that; an approximate GELU for the exact one moves them by 2e-4.
-# Of the short types it is four and two units in the last place. A device that rounds more coarsely
-# than its dtype (TF32) may be refused a hit: that costs time, and is never wrong.
+# at most 1e-6, and 1e-5 is ten times that; an approximate GELU for the exact one moves them by
+# 2e-4. Of the short types it is four and two units in the last place. A device that rounds more
+# coarsely than its dtype (TF32) may be refused a hit: that costs time, and is never wrong.
 ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 8e-3}
 
 

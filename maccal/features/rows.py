@@ -1,10 +1,11 @@
-"""Features with their labels, N rows of D numbers: checked, standardised, and drawn in random batches.
+"""Features with their labels, N rows of D numbers: checked, standardised, and drawn in random
+batches.
 
-Up to a gibibyte of float32 stays in memory, and every epoch is a full shuffle. Larger sets (float16, bfloat16 or float32, as a rule
-mapped from a file) are read pool by pool: short runs of neighbouring rows, chosen at random, shuffled together. Memory then stays
-near 1 GB whatever the size: the file behind a map is opened once and read by position, so that no
-pages of the map stay in memory, and a file that is cut meanwhile is a FileError.
-"""
+Up to a gibibyte of float32 stays in memory, and every epoch is a full shuffle. Larger sets
+(float16, bfloat16 or float32, as a rule mapped from a file) are read pool by pool: short runs of
+neighbouring rows, chosen at random, shuffled together. Memory then stays near 1 GB whatever the
+size: the file behind a map is opened once and read by position, so that no pages of the map stay in
+memory, and a file that is cut meanwhile is a FileError."""
 
 import mmap
 import os
@@ -60,7 +61,9 @@ class Rows:
         features = as_tensor(z, name)
         if features.ndim != 2 or not features.is_floating_point() or 0 in features.shape:
             shape, kind = tuple(features.shape), str(features.dtype).removeprefix("torch.")
-            raise ValueError(f"{name} has shape {shape} and dtype {kind}; expected floating-point features, rows x dimensions")
+            raise ValueError(
+                f"{name} has shape {shape} and dtype {kind}; expected floating-point features, rows x dimensions"
+            )
         self.count, self.width = features.shape
         none = torch.zeros(self.count, dtype=torch.int64)
         self.y = check_classes(y, self.count, name) if labelled else none
@@ -86,7 +89,11 @@ class Rows:
 
     def steps(self, batch_size: int) -> int:
         """Batches of an epoch."""
-        sizes = [self.count] if self.fits else [min(self.pool, self.count - start) for start in range(0, self.count, self.pool)]
+        sizes = (
+            [self.count]
+            if self.fits
+            else [min(self.pool, self.count - start) for start in range(0, self.count, self.pool)]
+        )
         return sum(-(-size // batch_size) for size in sizes)
 
     def chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
@@ -96,8 +103,13 @@ class Rows:
             x = self.standard(self.raw(start)) if self.resident is None else self.resident[rows]
             yield x, self.y[rows]
 
-    def epoch(self, generators: list[torch.Generator], batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Every row once for each of B heads, each in its own random order: batches B x n x D, and labels B x n."""
+    def epoch(
+        self, generators: list[torch.Generator], batch_size: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Every row once for each of B heads, each in its own random order.
+
+        Batches B x n x D, and labels B x n.
+        """
         if self.resident is None:
             return (
                 (torch.stack([x for x, _ in parts]), torch.stack([y for _, y in parts]))
@@ -108,9 +120,13 @@ class Rows:
 
     def _gather(self, z: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         chosen = rows.flatten()
-        return z.index_select(0, chosen).view(*rows.shape, self.width), self.y.index_select(0, chosen).view(rows.shape)
+        return z.index_select(0, chosen).view(*rows.shape, self.width), self.y.index_select(
+            0, chosen
+        ).view(rows.shape)
 
-    def _pools(self, generator: torch.Generator, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def _pools(
+        self, generator: torch.Generator, batch_size: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         runs = torch.randperm(-(-self.count // RUN), generator=generator)
         if self.count % RUN:  # the short run comes last, so that every pool but the last is full
             runs = torch.cat([runs[runs != len(runs) - 1], torch.tensor([len(runs) - 1])])
@@ -176,7 +192,10 @@ def file_of(given: np.memmap[Any, Any], features: Tensor) -> RowFile | None:
 
 def measure(rows: Rows, name: str) -> Standard:
     """One pass over the features: all finite, their mean, and their common scale."""
-    total, squares = torch.zeros(rows.width, dtype=torch.float64), torch.zeros(rows.width, dtype=torch.float64)
+    total, squares = (
+        torch.zeros(rows.width, dtype=torch.float64),
+        torch.zeros(rows.width, dtype=torch.float64),
+    )
     # sums of differences from a row: no cancellation where the mean is far from zero
     shift = rows.raw(0)[0].float().double()
     for start in range(0, rows.count, CHUNK):
@@ -184,7 +203,9 @@ def measure(rows: Rows, name: str) -> Standard:
         if not bool(part.isfinite().all()):
             known = bool(shift.isfinite().all())
             row = start + first(~rows.raw(start).isfinite().all(1)) if known else 0
-            raise ValueError(f"{name} row {row} holds a value that is not finite; the features must be numbers")
+            raise ValueError(
+                f"{name} row {row} holds a value that is not finite; the features must be numbers"
+            )
         total += part.sum(0)
         squares += part.square_().sum(0)
     centre = total / rows.count
@@ -204,7 +225,9 @@ def check_classes(y: Array, rows: int, name: str) -> Tensor:
         )
     labels = check_labels(y, torch.empty(1, 1).expand(rows, max(2, classes)))
     if bool((labels == labels[0]).all()):
-        raise ValueError(f"all labels of {name} are {int(labels[0])}; a classifier needs at least two classes")
+        raise ValueError(
+            f"all labels of {name} are {int(labels[0])}; a classifier needs at least two classes"
+        )
     return labels.cpu()
 
 

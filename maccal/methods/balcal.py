@@ -3,14 +3,16 @@
     dual(network, seed)    the network with a second head on its last feature map: an adaptor, and a fixed simplex of unit vectors
     balcal(delta)          what it minimises; after each epoch the heads are mixed anew
 
-The second head's features and its classifier M (d x K, an equiangular tight frame) have length 1, so that its logits lie in
-[-1, 1] and its confidence stays below 0.252 for 10 classes, 0.027 for 100. Loss and prediction are
+The second head's features and its classifier M (d x K, an equiangular tight frame) have length 1,
+so that its logits lie in [-1, 1] and its confidence stays below 0.252 for 10 classes, 0.027 for
+100. Loss and prediction are
 
     lambda CE(linear, y) + (1 - lambda) CE(w etf, y)        lambda linear + (1 - lambda) etf
 
-with w of `class_scale`. lambda begins at 0.8; after an epoch it is put where the mean confidence of the mixed training logits, as
-the epoch's steps saw them, is delta times their accuracy. The paper reports 1.07 to 1.15 times the time of plain training; here
-the adaptor of a resnet50 has 38 million weights beside the network's 24.
+with w of `class_scale`. lambda begins at 0.8; after an epoch it is put where the mean confidence of
+the mixed training logits, as the epoch's steps saw them, is delta times their accuracy. The paper
+reports 1.07 to 1.15 times the time of plain training; here the adaptor of a resnet50 has 38 million
+weights beside the network's 24.
 """
 
 from functools import partial
@@ -28,11 +30,13 @@ LAST = (nn.BatchNorm2d, nn.ReLU, nn.AdaptiveAvgPool2d, nn.Flatten)
 
 
 def simplex(features: int, classes: int, generator: torch.Generator) -> Tensor:
-    """Unit vectors as far apart as can be, one a class: features x classes, float32, every inner product -1 / (classes - 1).
+    """Unit vectors as far apart as can be, one a class: features x classes, float32, every inner
+    product -1 / (classes - 1).
 
         M = sqrt(K / (K - 1)) U (I - 1 1' / K)
 
-    U is from the QR of a uniform random matrix. ValueError for fewer than two classes, or more than features.
+    U is from the QR of a uniform random matrix. ValueError for fewer than two classes, or more than
+    features.
 
     >>> M = simplex(4, 3, torch.Generator().manual_seed(0))
     >>> [[round(float(v), 4) for v in row] for row in M.T @ M]
@@ -41,14 +45,19 @@ def simplex(features: int, classes: int, generator: torch.Generator) -> Tensor:
     if classes < 2:
         raise ValueError(f"classes is {classes}; a simplex needs at least two")
     if classes > features:
-        raise ValueError(f"{classes} classes do not fit into {features} features; take a model with at least {classes}")
-    drawn = torch.rand(features, classes, dtype=torch.float64, generator=generator, device=generator.device)
+        raise ValueError(
+            f"{classes} classes do not fit into {features} features; take a model with at least {classes}"
+        )
+    drawn = torch.rand(
+        features, classes, dtype=torch.float64, generator=generator, device=generator.device
+    )
     u = torch.linalg.qr(drawn).Q
     return ((classes / (classes - 1)) ** 0.5 * (u - u.mean(1, keepdim=True))).float()
 
 
 def class_scale(labels: Tensor, classes: int) -> Tensor:
-    """What a batch multiplies the ETF logits with: more for its rare classes; 1 for those it lacks, or if all are as frequent.
+    """What a batch multiplies the ETF logits with: more for its rare classes; 1 for those it lacks,
+    or if all are as frequent.
 
         w_k = sqrt(N / (present classes) / count_k)
 
@@ -68,10 +77,14 @@ def excess(logits: Tensor, labels: Tensor, delta: float) -> float:
     return float(confidence - delta * (logits.argmax(1) == labels).double().mean())
 
 
-def balance(linear: Tensor, etf: Tensor, labels: Tensor, delta: float, tolerance: float = 1e-4) -> float:
-    """The lambda in [0, 1] at which the mixed logits' mean confidence is delta times their accuracy, by bisection.
+def balance(
+    linear: Tensor, etf: Tensor, labels: Tensor, delta: float, tolerance: float = 1e-4
+) -> float:
+    """The lambda in [0, 1] at which the mixed logits' mean confidence is delta times their
+    accuracy, by bisection.
 
-    1 if the linear head alone is less sure than that, or if no point of the bisection comes nearer than it does.
+    1 if the linear head alone is less sure than that, or if no point of the bisection comes nearer
+    than it does.
 
     >>> linear, labels = torch.tensor([[4.0, 0.0], [0.0, 3.0]]), torch.tensor([0, 1])
     >>> round(balance(linear, 0 * linear, labels, delta=0.9), 3), balance(linear, 0 * linear, labels, delta=1)
@@ -84,7 +97,8 @@ def balance(linear: Tensor, etf: Tensor, labels: Tensor, delta: float, tolerance
     while high - low > tolerance:
         middle = (low + high) / 2
         gap = excess(middle * linear + (1 - middle) * etf, labels, delta)
-        if abs(gap) < alone:  # as in the authors' code, the last point nearer than lambda = 1, not the nearest of all
+        # as in the authors' code, the last point nearer than lambda = 1, not the nearest of all
+        if abs(gap) < alone:
             best = middle
         low, high = (middle, high) if gap < 0 else (low, middle)
     return best
@@ -109,7 +123,9 @@ class Adaptor(nn.Module):
 
 
 def split(network: Net) -> tuple[nn.Sequential, int, int]:
-    """Its body, how many layers come before the last BatchNorm, ReLU, pool and flatten, and the channels there."""
+    """Its body, how many layers come before the last BatchNorm, ReLU, pool and flatten, and the
+    channels there.
+    """
     body = network.body
     assert isinstance(body, nn.Sequential)
     count, pools = len(body), [layer for layer in body if isinstance(layer, nn.AdaptiveAvgPool2d)]
@@ -119,19 +135,23 @@ def split(network: Net) -> tuple[nn.Sequential, int, int]:
 
 
 class Dual(nn.Module):
-    """A Net with an ETF head beside its own; logits are lambda linear + (1 - lambda) etf, `both` gives the two.
+    """A Net with an ETF head beside its own; logits are lambda linear + (1 - lambda) etf, `both`
+    gives the two.
 
-    `features`, `head` and `num_features` are the linear branch's, under the Net's own names. lambda is the buffer `share`. The
-    logits of the epoch's steps are in state_dict as `_extra_state`, a row an image: linear, ETF, label; it has no rows between
-    epochs. Under torchrun each process has its own rows and a checkpoint those of the first: a training resumed within an epoch
-    goes on with these in every process, so that this epoch's lambda, no other, is from a sample of its rows.
-    """
+    `features`, `head` and `num_features` are the linear branch's, under the Net's own names. lambda
+    is the buffer `share`. The logits of the epoch's steps are in state_dict as `_extra_state`, a
+    row an image: linear, ETF, label; it has no rows between epochs. Under torchrun each process has
+    its own rows and a checkpoint those of the first: a training resumed within an epoch goes on
+    with these in every process, so that this epoch's lambda, no other, is from a sample of its
+    rows."""
 
     def __init__(self, network: Net, generator: torch.Generator) -> None:
         super().__init__()
         self.body, self.shared, width = split(network)
         self.head, self.num_features = network.head, network.num_features
-        self.branch = nn.Sequential(Adaptor(width), nn.BatchNorm2d(width), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.branch = nn.Sequential(
+            Adaptor(width), nn.BatchNorm2d(width), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+        )
         self.share: Tensor
         self.simplex: Tensor
         self.register_buffer("share", torch.tensor(START))
@@ -156,7 +176,8 @@ class Dual(nn.Module):
 
     @torch.no_grad()
     def remember(self, linear: Tensor, etf: Tensor, labels: Tensor) -> None:
-        self.seen.append(torch.cat([linear, etf, labels[:, None].to(linear)], 1))  # float32 holds any label below 2^24
+        # float32 holds any label below 2^24
+        self.seen.append(torch.cat([linear, etf, labels[:, None].to(linear)], 1))
 
     def get_extra_state(self) -> Tensor:
         if not self.seen:
@@ -169,7 +190,10 @@ class Dual(nn.Module):
 
 
 def dual(network: Net, seed: int) -> Dual:
-    """The network, not a copy, with an ETF head whose adaptor and simplex are drawn with the seed; ValueError as of `simplex`."""
+    """The network, not a copy, with an ETF head whose adaptor and simplex are drawn with the seed.
+
+    ValueError as of `simplex`.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return Dual(network, torch.Generator().manual_seed(seed))
@@ -177,15 +201,22 @@ def dual(network: Net, seed: int) -> Dual:
 
 def balcal_begin(network: nn.Module, epoch: int, epochs: int) -> None:
     if not isinstance(network, Dual):
-        raise ValueError(f"BalCAL trains two heads and {type(network).__name__} has one; pass dual(network, seed)")
+        raise ValueError(
+            f"BalCAL trains two heads and {type(network).__name__} has one; pass dual(network, seed)"
+        )
 
 
 def balcal_loss(network: Dual, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean loss, and the logits as eval mode would mix them; the network remembers what the heads said."""
+    """The mean loss, and the logits as eval mode would mix them.
+
+    The network remembers what the heads said.
+    """
     linear, etf = (logits.float() for logits in network.both(x))
     scaled = etf * class_scale(y, etf.shape[1])  # scaling M's columns
     network.remember(linear, scaled, y)
-    return network.mixed(F.cross_entropy(linear, y), F.cross_entropy(scaled, y)), network.mixed(linear, etf)
+    return network.mixed(F.cross_entropy(linear, y), F.cross_entropy(scaled, y)), network.mixed(
+        linear, etf
+    )
 
 
 def balcal_end(network: nn.Module, epoch: int, epochs: int, *, delta: float) -> None:
@@ -198,7 +229,12 @@ def balcal_end(network: nn.Module, epoch: int, epochs: int, *, delta: float) -> 
 
 
 def balcal(delta: float = 0.95) -> Objective:
-    """BalCAL's objective, for a network of `dual`: confidence is to be delta times accuracy on the training images."""
+    """BalCAL's objective, for a network of `dual`.
+
+    Confidence is to be delta times accuracy on the training images.
+    """
     if not 0 < delta < float("inf"):
-        raise ValueError(f"delta is {delta}; pass a number above 0, the confidence wanted for each part of accuracy")
+        raise ValueError(
+            f"delta is {delta}; pass a number above 0, the confidence wanted for each part of accuracy"
+        )
     return Objective(loss=balcal_loss, begin=balcal_begin, end=partial(balcal_end, delta=delta))

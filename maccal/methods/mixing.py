@@ -1,12 +1,15 @@
-"""Training on mixed images: mixup, and MIT, which takes two mixes of a pair apart again inside the network.
+"""Training on mixed images: mixup, and MIT, which takes two mixes of a pair apart again inside the
+network.
 
     mixup    x~ = s x + (1 - s) x', loss s CE(y) + (1 - s) CE(y'), s ~ Beta(alpha, alpha), one share a batch (Zhang et al. 2018)
     MIT      two mixes of the same pair, shares l1 = max(b, 1 - b) and l2 = min(b', 1 - b'), b and b' ~ Beta(alpha, alpha), one pair
-             of shares a batch; both run through the network, and what they say of x and x' is solved for (Wang et al. 2023)
+             of shares a batch; both run through the network, and what they say of x and x' is
+             solved for (Wang et al. 2023)
 
-MIT-L solves at the logits. MIT-A solves after the stem and after every stage, mixes again with new shares, and solves at the logits
-too; whatever follows the last stage (pooling, DenseNet's last BatchNorm) and the head run on the last mixes. Each mix has its own
-forward pass, so that BatchNorm sees two batches. Cost of a step: mixup 1 of vanilla's, MIT 2.
+MIT-L solves at the logits. MIT-A solves after the stem and after every stage, mixes again with new
+shares, and solves at the logits too; whatever follows the last stage (pooling, DenseNet's last
+BatchNorm) and the head run on the last mixes. Each mix has its own forward pass, so that BatchNorm
+sees two batches. Cost of a step: mixup 1 of vanilla's, MIT 2.
 """
 
 from functools import partial
@@ -22,11 +25,15 @@ from maccal.methods.losses.mixing import decouple, mit_l, mix, mixed_cross_entro
 from maccal.training.objective import Objective, Views
 
 Where = Literal["logits", "all"]
-PAIRS = {"logits": 1, "all": 6}  # of shares: at the input; and after the stem and at most four stages
+# of shares: at the input; and after the stem and at most four stages
+PAIRS = {"logits": 1, "all": 6}
 
 
 def mixup_objective(alpha: float = 1.0) -> Objective:
-    """Cross-entropy on images mixed with one another; alpha 0 mixes nothing. The accuracy shown is against an image's own label."""
+    """Cross-entropy on images mixed with one another; alpha 0 mixes nothing.
+
+    The accuracy shown is against an image's own label.
+    """
     check(alpha)
     return Objective(views=partial(mixup_views, alpha), loss=mixup_loss)
 
@@ -37,7 +44,9 @@ def mixup_views(alpha: float, x: Tensor, y: Tensor, generator: torch.Generator) 
     return mixed, y, y[partner], share.expand(len(x))
 
 
-def mixup_loss(network: nn.Module, x: Tensor, y: Tensor, partner: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+def mixup_loss(
+    network: nn.Module, x: Tensor, y: Tensor, partner: Tensor, share: Tensor
+) -> tuple[Tensor, Tensor]:
     logits = network(x)
     return mixed_cross_entropy(logits, y, partner, share), logits
 
@@ -45,10 +54,10 @@ def mixup_loss(network: nn.Module, x: Tensor, y: Tensor, partner: Tensor, share:
 def mit_objective(alpha: float = 1.0, margin: float = 0.0, where: Where = "logits") -> Objective:
     """Mixup inference in training: MIT-L with where="logits", MIT-A with where="all".
 
-    Shares closer than the margin, or equal, are drawn again. Solving multiplies by up to 1 / (l1 - l2): at margin 0 a rare batch
-    (1 in 5,000 has a difference below 0.01, at alpha 1) gives huge logits and a huge loss, which need a clipped gradient. alpha 0
-    mixes nothing. ValueError where alpha is so large that fewer than 1 pair in 100 keeps the margin.
-    """
+    Shares closer than the margin, or equal, are drawn again. Solving multiplies by up to 1 / (l1 -
+    l2): at margin 0 a rare batch (1 in 5,000 has a difference below 0.01, at alpha 1) gives huge
+    logits and a huge loss, which need a clipped gradient. alpha 0 mixes nothing. ValueError where
+    alpha is so large that fewer than 1 pair in 100 keeps the margin."""
     check(alpha)
     if where not in PAIRS:
         raise ValueError(f"where is {where!r}; pass one of {', '.join(map(repr, PAIRS))}")
@@ -56,8 +65,12 @@ def mit_objective(alpha: float = 1.0, margin: float = 0.0, where: Where = "logit
         raise ValueError(f"margin is {margin}; pass a number from 0 up to but not including 1")
     trial = pairs(alpha, 10_000, torch.Generator().manual_seed(0), torch.float64)
     if float(apart(trial, margin).double().mean()) < 0.01:
-        raise ValueError(f"with alpha {alpha} shares are hardly ever {margin} apart; pass a smaller margin or a smaller alpha")
-    return Objective(views=partial(mit_views, alpha, margin, PAIRS[where]), loss=partial(mit_loss, where))
+        raise ValueError(
+            f"with alpha {alpha} shares are hardly ever {margin} apart; pass a smaller margin or a smaller alpha"
+        )
+    return Objective(
+        views=partial(mit_views, alpha, margin, PAIRS[where]), loss=partial(mit_loss, where)
+    )
 
 
 def check(alpha: float) -> None:
@@ -76,8 +89,13 @@ def apart(shares: Tensor, margin: float) -> Tensor:
     return (gap >= margin) & (gap > 0)
 
 
-def draw(alpha: float, margin: float, count: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
-    """As many pairs that keep the margin, looked at on the generator's device, and after rounding: the loss never divides by 0."""
+def draw(
+    alpha: float, margin: float, count: int, generator: torch.Generator, dtype: torch.dtype
+) -> Tensor:
+    """As many pairs that keep the margin, looked at on the generator's device, and after rounding.
+
+    The loss never divides by 0.
+    """
     kept = torch.empty(0, 2, dtype=dtype, device=generator.device)
     while len(kept) < count:
         drawn = pairs(alpha, count - len(kept), generator, dtype)
@@ -85,8 +103,12 @@ def draw(alpha: float, margin: float, count: int, generator: torch.Generator, dt
     return kept
 
 
-def mit_views(alpha: float, margin: float, count: int, x: Tensor, y: Tensor, generator: torch.Generator) -> Views:
-    """First mixes, labels, second mixes, partners' labels, and both shares of every pair, N x pairs, all rows alike."""
+def mit_views(
+    alpha: float, margin: float, count: int, x: Tensor, y: Tensor, generator: torch.Generator
+) -> Views:
+    """First mixes, labels, second mixes, partners' labels, and both shares of every pair, N x
+    pairs, all rows alike.
+    """
     partner = torch.randperm(len(x), generator=generator, device=generator.device).to(x.device)
     shares = draw(alpha, margin, count, generator, x.dtype).to(x.device)
     l1, l2 = (shares[:, side].expand(len(x), -1) for side in (0, 1))
@@ -95,7 +117,14 @@ def mit_views(alpha: float, margin: float, count: int, x: Tensor, y: Tensor, gen
 
 
 def mit_loss(
-    where: Where, network: nn.Module, m1: Tensor, y: Tensor, m2: Tensor, partner: Tensor, l1: Tensor, l2: Tensor
+    where: Where,
+    network: nn.Module,
+    m1: Tensor,
+    y: Tensor,
+    m2: Tensor,
+    partner: Tensor,
+    l1: Tensor,
+    l2: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Half the cross-entropy of each of the pair, and what the network says of the first of it."""
     first, *rest = stages(network) if where == "all" else [network]
@@ -109,16 +138,26 @@ def mit_loss(
 
 
 def stages(network: nn.Module) -> list[nn.Module]:
-    """The network in pieces, to be run one after the other: stem, stages, and the rest with the head.
+    """The network in pieces, to be run one after the other: stem, stages, and the rest with the
+    head.
 
-    The stem is what comes before the first block. A stage is a Sequential of blocks, as layer1 of a ResNet, or a run of blocks
-    with the transition before it, as in DenseNet: there too a stage begins by halving the image. The pieces share the network's
-    parameters, and run as they are where the network is compiled. ValueError unless its body has one to four stages.
-    """
+    The stem is what comes before the first block. A stage is a Sequential of blocks, as layer1 of a
+    ResNet, or a run of blocks with the transition before it, as in DenseNet: there too a stage
+    begins by halving the image. The pieces share the network's parameters, and run as they are
+    where the network is compiled. ValueError unless its body has one to four stages."""
     parts = list(getattr(network, "body", nn.Sequential()).children())
     blocks = [any(True for _ in part.children()) for part in parts] + [False]
-    ends = [i + 1 for i, part in enumerate(parts) if blocks[i] and (isinstance(part, nn.Sequential) or not blocks[i + 1])]
+    ends = [
+        i + 1
+        for i, part in enumerate(parts)
+        if blocks[i] and (isinstance(part, nn.Sequential) or not blocks[i + 1])
+    ]
     if not 1 <= len(ends) <= PAIRS["all"] - 2:
-        raise ValueError(f"a network with {len(ends)} stages, expected one to four in its body; pass one that maccal.models builds")
+        raise ValueError(
+            f"a network with {len(ends)} stages, expected one to four in its body; pass one that maccal.models builds"
+        )
     *cut, tail = [parts[i:j] for i, j in pairwise([0, blocks.index(True), *ends, len(parts)])]
-    return [*(nn.Sequential(*piece) for piece in cut), nn.Sequential(*tail, network.get_submodule("head"))]
+    return [
+        *(nn.Sequential(*piece) for piece in cut),
+        nn.Sequential(*tail, network.get_submodule("head")),
+    ]

@@ -1,9 +1,10 @@
 """PLP: progressively less of the network learns, from the classifier downwards (Wang & Zhang 2024).
 
-The loss is plain cross-entropy. With cuts c_1 < ... < c_n, counts of parameter tensors in the order of named_parameters(), and
-boundaries e_j = floor((j / n)^power E), epochs e_j to e_(j+1) - 1 train the first c_(n-j) tensors only. The others get no step at
-all, no weight decay and no momentum, and no gradient is computed for them; their BatchNorms still follow the data in running mean
-and variance. Cost of a step: at most vanilla's, and less from cut to cut.
+The loss is plain cross-entropy. With cuts c_1 < ... < c_n, counts of parameter tensors in the order
+of named_parameters(), and boundaries e_j = floor((j / n)^power E), epochs e_j to e_(j+1) - 1 train
+the first c_(n-j) tensors only. The others get no step at all, no weight decay and no momentum, and
+no gradient is computed for them; their BatchNorms still follow the data in running mean and
+variance. Cost of a step: at most vanilla's, and less from cut to cut.
 
 A gradient that is clipped is clipped by the norm of what still learns.
 """
@@ -26,9 +27,14 @@ BLOCKS = Basic, Bottleneck, Dense
 
 
 def plp_objective(cuts: Sequence[int], power: float = 1.0) -> Objective:
-    """Cross-entropy on ever fewer tensors; cuts are rising counts of them, the last all of the network's, as cuts_of() gives."""
+    """Cross-entropy on ever fewer tensors.
+
+    Cuts are rising counts of them, the last all of the network's, as cuts_of() gives.
+    """
     if not cuts or cuts[0] < 1 or any(low >= high for low, high in pairwise(cuts)):
-        raise ValueError(f"cuts is {list(cuts)}; pass rising numbers of parameter tensors, such as cuts_of(network)")
+        raise ValueError(
+            f"cuts is {list(cuts)}; pass rising numbers of parameter tensors, such as cuts_of(network)"
+        )
     if not power > 0:
         raise ValueError(f"power is {power}; pass a number above 0")
     return Objective(begin=partial(freeze, tuple(cuts), power), end=release)
@@ -40,7 +46,8 @@ def published_boundaries(epochs: int, count: int, power: float = 1.0) -> list[in
     >>> published_boundaries(100, 11)
     [0, 9, 18, 27, 36, 45, 54, 63, 72, 81, 90, 100]
     """
-    return [floor((j / count) ** power * epochs + 1e-9) for j in range(count + 1)]  # 3 / 11 x 110 is a little below 30
+    # 3 / 11 x 110 is a little below 30
+    return [floor((j / count) ** power * epochs + 1e-9) for j in range(count + 1)]
 
 
 def learning(cuts: Sequence[int], power: float, epoch: int, epochs: int) -> int:
@@ -53,7 +60,9 @@ def freeze(cuts: Sequence[int], power: float, network: nn.Module, epoch: int, ep
     """Let the epoch's tensors learn and no others, whatever did before."""
     parameters = list(network.parameters())
     if len(parameters) != cuts[-1]:
-        raise ValueError(f"the cuts end at {cuts[-1]}, the network has {len(parameters)} parameter tensors; pass cuts_of(network)")
+        raise ValueError(
+            f"the cuts end at {cuts[-1]}, the network has {len(parameters)} parameter tensors; pass cuts_of(network)"
+        )
     count = learning(cuts, power, epoch, epochs)
     for place, parameter in enumerate(parameters):
         parameter.requires_grad_(place < count)
@@ -66,13 +75,15 @@ def release(network: nn.Module, epoch: int, epochs: int) -> None:
 
 
 def cuts_of(network: nn.Module) -> list[int]:
-    """Where to cut: the authors' list for a ResNet-50, whatever the size of its images, an invented one for others.
+    """Where to cut: the authors' list for a ResNet-50, whatever the size of its images, an invented
+    one for others.
 
-    Invented: at most 11 ends of blocks, equally spaced from all tensors down to stem and first stage. The first cut takes away
-    the last block together with the head, as the authors' does.
-    """
+    Invented: at most 11 ends of blocks, equally spaced from all tensors down to stem and first
+    stage. The first cut takes away the last block together with the head, as the authors' does."""
     pieces = stages(network)
-    if [sum(isinstance(module, Bottleneck) for module in piece.modules()) for piece in pieces[1:-1]] == [3, 4, 6, 3]:
+    if [
+        sum(isinstance(module, Bottleneck) for module in piece.modules()) for piece in pieces[1:-1]
+    ] == [3, 4, 6, 3]:
         return list(RESNET50)
     least = sum(len(list(piece.parameters())) for piece in pieces[:2])
     *ends, _ = [end for end in block_ends(network) if end >= least]
@@ -85,4 +96,7 @@ def block_ends(network: nn.Module) -> list[int]:
     """For each block, how many tensors there are up to its end."""
     names = [name for name, _ in network.named_parameters()]
     blocks = [name for name, module in network.named_modules() if isinstance(module, BLOCKS)]
-    return [max(i for i, name in enumerate(names, 1) if name.startswith(f"{block}.")) for block in blocks]
+    return [
+        max(i for i, name in enumerate(names, 1) if name.startswith(f"{block}."))
+        for block in blocks
+    ]

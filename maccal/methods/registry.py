@@ -4,8 +4,9 @@
     settings_of("mbls", "cifar10", "resnet50")       the settings there, the authors' own for that set and network first
     method("mbls+maccal")                            stage I of one and stage II of another; "maccal" is vanilla and then maccal
 
-A method of stage I is an Objective for maccal.training.loop; three (tst, vtst, maccal) are a new head for a trained network. So is
-`temperature`, the yardstick, which is not in Table 1: YARDSTICKS has it.
+A method of stage I is an Objective for maccal.training.loop; three (tst, vtst, maccal) are a new
+head for a trained network. So is `temperature`, the yardstick, which is not in Table 1: YARDSTICKS
+has it.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,13 +23,24 @@ from maccal.methods.plp import cuts_of, plp_objective
 from maccal.models import Net
 from maccal.training.objective import Objective
 
-__all__ = ["COMBINATIONS", "EVERY", "METHODS", "YARDSTICKS", "Method", "Plan", "method", "settings_of"]
+__all__ = [
+    "COMBINATIONS",
+    "EVERY",
+    "METHODS",
+    "YARDSTICKS",
+    "Method",
+    "Plan",
+    "method",
+    "settings_of",
+]
 
 Settings = Mapping[str, Any]
 ANY = ""  # network
 
 
-def on_logits(loss: Callable[..., Tensor], network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def on_logits(
+    loss: Callable[..., Tensor], network: nn.Module, x: Tensor, y: Tensor
+) -> tuple[Tensor, Tensor]:
     logits = network(x).float()
     return loss(logits, y), logits
 
@@ -51,9 +63,11 @@ class Method:
     objective: Callable[..., Objective] | None = None  # stage I: of the network and the settings
     settings: Settings = field(default_factory=dict)
     plain: Settings | None = None  # changes that make it plain cross-entropy, where some do
-    own: Mapping[tuple[str, str], Settings] = field(default_factory=dict)  # by data set and network, where the authors say
+    # by data set and network, where the authors say
+    own: Mapping[tuple[str, str], Settings] = field(default_factory=dict)
     invented: str = ""  # what no source gives, and how we chose it
-    network: Callable[[Net, int], Any] = unchanged  # what it adds to the network, drawn with the seed
+    # what it adds to the network, drawn with the seed
+    network: Callable[[Net, int], Any] = unchanged
     second: str | None = None  # stage II: the calibrator's name
 
 
@@ -144,7 +158,8 @@ METHODS: Mapping[str, Method] = {
         "MMCE",
         "Kumar, Sarawagi, Jain: Trainable Calibration Measures for Neural Networks from Kernel Mean Embeddings. ICML 2018",
         of_loss(losses.mmce),
-        {"weight": 2.0, "form": "weighted"},  # form="as coded" is that of public code, about 1 / 64 as strong at batches of 128
+        # form="as coded" is that of public code, about 1 / 64 as strong at batches of 128
+        {"weight": 2.0, "form": "weighted"},
         plain={"weight": 0.0},
         invented="weight 2 with the published formula: it was chosen for the form as coded",
     ),
@@ -175,18 +190,25 @@ METHODS: Mapping[str, Method] = {
         network=dual,
         invented="delta 0.95 beyond CIFAR-10",
     ),
-    "maccal": Method("Ours", "MaC-Cal: Mask-based Classifier Calibration. Pattern Recognition 177, 2026", second="maccal"),
+    "maccal": Method(
+        "Ours",
+        "MaC-Cal: Mask-based Classifier Calibration. Pattern Recognition 177, 2026",
+        second="maccal",
+    ),
 }
 
 YARDSTICKS: Mapping[str, Method] = {
     "temperature": Method(
-        "Temperature", "Guo, Pleiss, Sun, Weinberger: On Calibration of Modern Neural Networks. ICML 2017", second="temperature"
+        "Temperature",
+        "Guo, Pleiss, Sun, Weinberger: On Calibration of Modern Neural Networks. ICML 2017",
+        second="temperature",
     ),
 }
 EVERY = {**METHODS, **YARDSTICKS}
 
 COMBINATIONS = tuple(
-    f"{name}+maccal" for name in ("acls", "ls", "mbls", "mixup", "mit", "fl", "flsd", "dfl", "cpc", "mmce")
+    f"{name}+maccal"
+    for name in ("acls", "ls", "mbls", "mixup", "mit", "fl", "flsd", "dfl", "cpc", "mmce")
 )  # Table 3
 
 
@@ -202,11 +224,14 @@ class Plan(NamedTuple):
         >>> method("vanilla+maccal").name, method("ls+tst").name
         ('maccal', 'ls+tst')
         """
-        return "+".join(part for part in self if part and (part != "vanilla" or self.second is None))
+        return "+".join(
+            part for part in self if part and (part != "vanilla" or self.second is None)
+        )
 
 
 def method(name: str) -> Plan:
-    """A method by its name, or two of them joined by a plus: one that trains a network and one that makes it a new head.
+    """A method by its name, or two of them joined by a plus: one that trains a network and one that
+    makes it a new head.
 
     >>> method("acls+maccal"), method("tst")
     (Plan(first='acls', second='maccal'), Plan(first='vanilla', second='tst'))
@@ -214,17 +239,24 @@ def method(name: str) -> Plan:
     parts = name.split("+")
     for part in parts:
         if part not in EVERY:
-            raise ValueError(f"no method {part!r}; the methods are {', '.join(EVERY)}, or two of them, such as acls+maccal")
+            raise ValueError(
+                f"no method {part!r}; the methods are {', '.join(EVERY)}, or two of them, such as acls+maccal"
+            )
     heads = [part for part in parts if EVERY[part].second]
     networks = [part for part in parts if not EVERY[part].second] or ["vanilla"]
     if parts not in (networks, heads, networks + heads) or len(networks) > 1 or len(heads) > 1:
         second = ", ".join(key for key, row in EVERY.items() if row.second)
-        raise ValueError(f"{name!r} is not a method of stage I and then one of stage II, which are {second}")
+        raise ValueError(
+            f"{name!r} is not a method of stage I and then one of stage II, which are {second}"
+        )
     return Plan(networks[0], heads[0] if heads else None)
 
 
-def settings_of(name: str, data: str, model: str, changes: Settings | None = None) -> dict[str, Any]:
-    """The settings of a method of stage I on a data set and a network: the row's, the authors' own there, then the changes.
+def settings_of(
+    name: str, data: str, model: str, changes: Settings | None = None
+) -> dict[str, Any]:
+    """The settings of a method of stage I on a data set and a network: the row's, the authors' own
+    there, then the changes.
 
     >>> settings_of("mbls", "cifar10", "resnet20"), settings_of("mbls", "tiny-imagenet", "resnet50_tiny", {"alpha": 0.2})
     ({'margin': 6.0, 'alpha': 0.1}, {'margin': 10.0, 'alpha': 0.2})
@@ -234,4 +266,9 @@ def settings_of(name: str, data: str, model: str, changes: Settings | None = Non
         if key not in row.settings:
             known = f"its settings are {', '.join(row.settings)}" if row.settings else "it has none"
             raise ValueError(f"{name} has no setting {key!r}; {known}")
-    return {**row.settings, **row.own.get((data, ANY), {}), **row.own.get((data, model), {}), **changes}
+    return {
+        **row.settings,
+        **row.own.get((data, ANY), {}),
+        **row.own.get((data, model), {}),
+        **changes,
+    }

@@ -2,7 +2,15 @@
 
 from maccal.metrics.bins import Bins, Worst
 from maccal.metrics.inputs import softmax, top_label
-from maccal.metrics.miscalibration import aece, classwise_ece, debiased_squared_ce, ece, ks, mce, smece
+from maccal.metrics.miscalibration import (
+    aece,
+    classwise_ece,
+    debiased_squared_ce,
+    ece,
+    ks,
+    mce,
+    smece,
+)
 from maccal.metrics.paired import Difference, compare
 from maccal.metrics.ranking import (
     accuracy_at_coverage,

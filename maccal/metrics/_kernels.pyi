@@ -1,9 +1,21 @@
 # All arrays are passed by address.
 def scan(
-    wide: bool, probs: int, labels: int, rows: int, classes: int, confidence: int, correct: int, totals: int, lowest: int
+    wide: bool,
+    probs: int,
+    labels: int,
+    rows: int,
+    classes: int,
+    confidence: int,
+    correct: int,
+    totals: int,
+    lowest: int,
 ) -> None: ...
-def collect(index: int, confidence: int, correct: int, rows: int, bins: int, tick: float, sums: int) -> None: ...
-def collect_equal(confidence: int, correct: int, rows: int, bins: int, edges: int, tick: float, sums: int) -> None: ...
+def collect(
+    index: int, confidence: int, correct: int, rows: int, bins: int, tick: float, sums: int
+) -> None: ...
+def collect_equal(
+    confidence: int, correct: int, rows: int, bins: int, edges: int, tick: float, sums: int
+) -> None: ...
 def collect_classes(
     wide: bool,
     probs: int,
@@ -17,7 +29,15 @@ def collect_classes(
     first: int,
 ) -> None: ...
 def scores(
-    wide: bool, scores: int, most: int, labels: int, rows: int, classes: int, scale: float, nll: int, brier: int
+    wide: bool,
+    scores: int,
+    most: int,
+    labels: int,
+    rows: int,
+    classes: int,
+    scale: float,
+    nll: int,
+    brier: int,
 ) -> None: ...
 def slopes(
     fine: bool,

@@ -1,9 +1,9 @@
-"""The arguments of the metrics, as plain tensors and plain numbers, or a ValueError that says why not.
+"""The arguments of the metrics, as plain tensors and plain numbers, or a ValueError that says why
+not.
 
-Arrays come as numpy arrays, torch tensors, lists, pandas or pyarrow columns. What numpy or torch would
-misread without a word is refused: masked and missing entries, and tensors that are no plain array of
-real numbers (complex, quantised, sparse, ...).
-"""
+Arrays come as numpy arrays, torch tensors, lists, pandas or pyarrow columns. What numpy or torch
+would misread without a word is refused: masked and missing entries, and tensors that are no plain
+array of real numbers (complex, quantised, sparse, ...)."""
 
 import math
 import operator
@@ -67,7 +67,8 @@ def as_array(values: Array, name: str) -> np.ndarray:
         array = np.asarray(values)
         columns = getattr(values, "dtypes", None) if array.ndim == 2 else None
         if columns is not None and all(column.kind in "biuf" for column in columns):
-            array = array.astype(np.float64)  # of objects where pandas has columns that could hold NA
+            # of objects where pandas has columns that could hold NA
+            array = array.astype(np.float64)
     except (TypeError, ValueError, RuntimeError, OverflowError, BufferError) as error:
         reason = f"{error}".split("\n")[0]
         raise ValueError(f"{name} is not an array of numbers: {reason}") from error

@@ -1,11 +1,11 @@
 """The door of the metrics: arrays in, checked tensors out.
 
-Every public metric takes numpy arrays or torch tensors, on any device, and passes through here once.
-What is wrong raises ValueError naming the first offending row and the fix; nothing is normalised, clipped or dropped.
-Behind the door the code trusts its arguments.
+Every public metric takes numpy arrays or torch tensors, on any device, and passes through here
+once. What is wrong raises ValueError naming the first offending row and the fix; nothing is
+normalised, clipped or dropped. Behind the door the code trusts its arguments.
 
-`top_label` is the hot path of the package: one trip through memory for N x K probabilities, checks included.
-"""
+`top_label` is the hot path of the package: one trip through memory for N x K probabilities, checks
+included."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +24,8 @@ try:
 except ImportError:  # installed without a C compiler
     kernels = None
 
-BLOCK = 1 << 20  # elements read per block: 4 MB of float32, so that the second look at a row finds it in cache
+# elements read per block: 4 MB of float32, so that the second look at a row finds it in cache
+BLOCK = 1 << 20
 STRETCH = 32_000  # elements of a vector per step: torch shares out the work from 32,768 on
 SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}  # float32 and float64 rows: 1e-3
 
@@ -41,14 +42,18 @@ def blocks(rows: int, columns: int) -> Iterator[slice]:
 
 
 def stretches(rows: int) -> Iterator[slice]:
-    """Slices of a vector that torch works on without its thread pool, whose idle workers would spin on beside the next scan."""
+    """Slices of a vector that torch works on without its thread pool, whose idle workers would spin
+    on beside the next scan.
+    """
     return (slice(start, min(start + STRETCH, rows)) for start in range(0, rows, STRETCH))
 
 
 def extremes(vector: Tensor) -> tuple[Tensor, Tensor]:
     """The least and the largest element; NaN if there is one."""
     ends = [torch.aminmax(vector[part]) for part in stretches(len(vector))]
-    return torch.stack([low for low, _ in ends]).min(), torch.stack([high for _, high in ends]).max()
+    return torch.stack([low for low, _ in ends]).min(), torch.stack(
+        [high for _, high in ends]
+    ).max()
 
 
 def first(mask: Tensor) -> int:
@@ -71,28 +76,45 @@ def matrix(values: Array, name: str) -> Tensor:
 
 
 def check_labels(labels: Array, predictions: Tensor) -> Tensor:
-    """Class indices as int64 on the device of the N x K predictions, one for each row, within 0 .. K - 1."""
+    """Class indices as int64 on the device of the N x K predictions, one for each row, within 0 ..
+
+    K - 1.
+    """
     rows, classes = predictions.shape
     tensor = as_tensor(labels, "labels")
     if tensor.ndim == 2 and tensor.shape == (rows, classes):
-        raise ValueError(f"labels have shape {tuple(tensor.shape)}, as if one-hot; pass class indices: labels.argmax(1)")
+        raise ValueError(
+            f"labels have shape {tuple(tensor.shape)}, as if one-hot; pass class indices: labels.argmax(1)"
+        )
     if tensor.ndim != 1:
-        raise ValueError(f"labels have shape {tuple(tensor.shape)}; expected one class index per row: labels.reshape(-1)")
+        raise ValueError(
+            f"labels have shape {tuple(tensor.shape)}; expected one class index per row: labels.reshape(-1)"
+        )
     if tensor.shape[0] != rows:
-        raise ValueError(f"{rows} rows of predictions but {tensor.shape[0]} labels; they must match one to one")
+        raise ValueError(
+            f"{rows} rows of predictions but {tensor.shape[0]} labels; they must match one to one"
+        )
     if tensor.is_floating_point() or tensor.dtype == torch.bool:
-        raise ValueError(f"labels have dtype {tensor.dtype}; expected integer class indices: labels.astype(int)")
+        raise ValueError(
+            f"labels have dtype {tensor.dtype}; expected integer class indices: labels.astype(int)"
+        )
     tensor = tensor.to(predictions.device, torch.int64).contiguous()
     low, high = (int(x) for x in extremes(tensor))
     if low < 0 or high >= classes:
         row = first((tensor < 0) | (tensor >= classes))
-        hint = "; they seem to count from 1: pass labels - 1" if low == 1 and high == classes else ""
-        raise ValueError(f"label {int(tensor[row])} in row {row} is outside 0 .. {classes - 1}{hint}")
+        hint = (
+            "; they seem to count from 1: pass labels - 1" if low == 1 and high == classes else ""
+        )
+        raise ValueError(
+            f"label {int(tensor[row])} in row {row} is outside 0 .. {classes - 1}{hint}"
+        )
     return tensor
 
 
 def check_confidence(confidence: Array, correct: Array) -> tuple[Tensor, Tensor]:
-    """Float64 confidences in [0, 1] and boolean outcomes, both of length N >= 1, on the confidence's device."""
+    """Float64 confidences in [0, 1] and boolean outcomes, both of length N >= 1, on the
+    confidence's device.
+    """
     c, hit = as_tensor(confidence, "confidence"), as_tensor(correct, "correct")
     if c.ndim != 1 or c.shape != hit.shape:
         raise ValueError(
@@ -131,7 +153,9 @@ def check_scores(scores: Array, name: str) -> Tensor:
     """A vector of float64 scores without NaN; infinities are ordered like any other number."""
     tensor = as_tensor(scores, name)
     if tensor.ndim != 1 or tensor.shape[0] == 0:
-        raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected a vector of at least one score")
+        raise ValueError(
+            f"{name} has shape {tuple(tensor.shape)}; expected a vector of at least one score"
+        )
     tensor = tensor.to(torch.float64).contiguous()
     if bool(tensor.isnan().any()):
         raise ValueError(f"{name} is NaN in row {first(tensor.isnan())}")
@@ -140,7 +164,9 @@ def check_scores(scores: Array, name: str) -> Tensor:
 
 def not_finite(name: str, row: Tensor, index: int) -> ValueError:
     value = float(row[~row.isfinite()][0])
-    return ValueError(f"{name} row {index} holds {value}; remove such rows or find where they come from")
+    return ValueError(
+        f"{name} row {index} holds {value}; remove such rows or find where they come from"
+    )
 
 
 def row_error(row: Tensor, index: int) -> ValueError:
@@ -151,14 +177,19 @@ def row_error(row: Tensor, index: int) -> ValueError:
     if low < 0 or high > 1.5:
         seen = f"probs row {index} ranges from {low:.4g} to {high:.4g}"
         return ValueError(f"{seen}: these look like logits; pass logits=..., or softmax(logits)")
-    return ValueError(f"probs row {index} sums to {total:.6g}, not 1; pass softmax probabilities, or logits=... for logits")
+    return ValueError(
+        f"probs row {index} sums to {total:.6g}, not 1; pass softmax probabilities, or logits=... for logits"
+    )
 
 
 def check_rows(probs: Tensor, totals: Tensor, lowest: Tensor) -> None:
-    """Raise for the first row with a value below 0, or whose sum is not 1 (NaN and infinity show in the sum)."""
+    """Raise for the first row with a value below 0, or whose sum is not 1 (NaN and infinity show in
+    the sum).
+    """
     tolerance = SUM_TOLERANCE.get(probs.dtype, 1e-3)
     least, most = extremes(totals)
-    if bool(lowest >= 0) and bool(least >= 1 - tolerance) and bool(most <= 1 + tolerance):  # all false for NaN
+    # all false for NaN
+    if bool(lowest >= 0) and bool(least >= 1 - tolerance) and bool(most <= 1 + tolerance):
         return
     bad = ~((totals - 1).abs() <= tolerance)
     for rows in blocks(*probs.shape):
@@ -169,7 +200,10 @@ def check_rows(probs: Tensor, totals: Tensor, lowest: Tensor) -> None:
 
 
 def check_probs(probs: Array) -> Tensor:
-    """Probabilities as an N x K tensor: every value in [0, 1], every row summing to 1 within the precision of its type."""
+    """Probabilities as an N x K tensor.
+
+    Every value in [0, 1], every row summing to 1 within the precision of its type.
+    """
     tensor = matrix(probs, "probs")
     totals = torch.cat([row_sums(tensor[rows]) for rows in blocks(*tensor.shape)])
     check_rows(tensor, totals, tensor.min())
@@ -204,8 +238,8 @@ def softmax(logits: Array) -> Array:
 def top_label(probs: Array, labels: Array) -> tuple[Array, Array]:
     """Confidence (the largest probability of each row) and whether that class is the label.
 
-    Of classes that share the largest probability the first counts, as with argmax. A row may sum to one only within the
-    rounding of its type; a largest probability above 1 by that much is 1.
+    Of classes that share the largest probability the first counts, as with argmax. A row may sum to
+    one only within the rounding of its type; a largest probability above 1 by that much is 1.
 
     >>> import numpy as np
     >>> confidence, correct = top_label(np.array([[0.8, 0.2], [0.5, 0.5]]), np.array([0, 1]))
@@ -226,11 +260,12 @@ def scan(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def scan_torch(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Largest value, hit and sum of every row, and the least value of all: several looks at a block while it is in cache.
+    """Largest value, hit and sum of every row, and the least value of all: several looks at a block
+    while it is in cache.
 
-    torch.max(dim=1) on the CPU is a scalar loop; amax and a gather are several times faster but blind to ties.
-    Two values tie for the maximum only at or below one half, so only hits down there are looked at again.
-    """
+    torch.max(dim=1) on the CPU is a scalar loop; amax and a gather are several times faster but
+    blind to ties. Two values tie for the maximum only at or below one half, so only hits down there
+    are looked at again."""
     confidence = probs.new_empty(len(probs))
     correct = torch.empty(len(probs), dtype=torch.bool, device=probs.device)
     totals, lowest = [], []
@@ -248,7 +283,10 @@ def scan_torch(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, T
 
 
 def scan_compiled(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same from _kernels.c: one look at every row, the rows shared out over torch's number of threads."""
+    """The same from _kernels.c.
+
+    One look at every row, the rows shared out over torch's number of threads.
+    """
     assert kernels is not None
     n, classes = probs.shape
     confidence, totals, lowest = (probs.new_empty(n) for _ in range(3))
@@ -257,7 +295,12 @@ def scan_compiled(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor
     def part(start: int, stop: int) -> None:
         arrays = (t[start:].data_ptr() for t in (confidence, correct, totals, lowest))
         kernels.scan(
-            probs.dtype == torch.float64, probs[start:].data_ptr(), labels[start:].data_ptr(), stop - start, classes, *arrays
+            probs.dtype == torch.float64,
+            probs[start:].data_ptr(),
+            labels[start:].data_ptr(),
+            stop - start,
+            classes,
+            *arrays,
         )
 
     threads = min(torch.get_num_threads(), 1 + probs.numel() // BLOCK)

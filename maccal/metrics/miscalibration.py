@@ -8,8 +8,9 @@
     smece                 no bins: the residual smoothed at the one natural width        Blasiok & Nakkiran 2023
     ks                    no bins: the largest cumulative gap                            Gupta et al. 2021
 
-All take confidences and outcomes of N rows (classwise_ece the N x K probabilities), return a fraction, and do not depend on
-the order of the rows. A perfectly calibrated model does not score 0: see resampling.py for its band.
+All take confidences and outcomes of N rows (classwise_ece the N x K probabilities), return a
+fraction, and do not depend on the order of the rows. A perfectly calibrated model does not score 0:
+see resampling.py for its band.
 """
 
 from dataclasses import dataclass
@@ -26,8 +27,11 @@ from maccal.metrics.inputs import Array, check_confidence
 GRID = 4096  # cells on which smece smooths; the finest width it resolves is 1 / GRID
 
 
-def ece(confidence: Array, correct: Array, bins: int = 15, *, convention: Convention = "maccal") -> float:
-    """Expected calibration error: sum over equal-width bins of share x |accuracy - mean confidence|.
+def ece(
+    confidence: Array, correct: Array, bins: int = 15, *, convention: Convention = "maccal"
+) -> float:
+    """Expected calibration error: sum over equal-width bins of share x |accuracy - mean
+    confidence|.
 
     >>> ece(np.array([0.95, 1.0]), np.array([1, 0]), bins=10)
     0.475
@@ -39,8 +43,16 @@ def ece(confidence: Array, correct: Array, bins: int = 15, *, convention: Conven
     return Bins.of(confidence, correct, bins, convention=convention).ece()
 
 
-def mce(confidence: Array, correct: Array, bins: int = 15, *, min_count: int = 1, convention: Convention = "maccal") -> float:
-    """Maximum calibration error: the largest |gap| of the bins with at least `min_count` rows (NaN if there is none).
+def mce(
+    confidence: Array,
+    correct: Array,
+    bins: int = 15,
+    *,
+    min_count: int = 1,
+    convention: Convention = "maccal",
+) -> float:
+    """Maximum calibration error: the largest |gap| of the bins with at least `min_count` rows (NaN
+    if there is none).
 
     `Bins.of(...).mce()` also tells which bin it was and how many rows it holds: often one.
 
@@ -52,8 +64,11 @@ def mce(confidence: Array, correct: Array, bins: int = 15, *, min_count: int = 1
     return Bins.of(confidence, correct, bins, convention=convention).mce(min_count).gap
 
 
-def aece(confidence: Array, correct: Array, bins: int = 15, *, convention: Convention = "maccal") -> float:
-    """Adaptive ECE: as ece, over bins of about equal numbers of rows; equal confidences are never split.
+def aece(
+    confidence: Array, correct: Array, bins: int = 15, *, convention: Convention = "maccal"
+) -> float:
+    """Adaptive ECE: as ece, over bins of about equal numbers of rows; equal confidences are never
+    split.
 
     >>> round(aece(np.array([0.6, 0.7, 0.8, 0.9]), np.array([0, 1, 1, 1]), bins=2), 6)
     0.15
@@ -62,7 +77,8 @@ def aece(confidence: Array, correct: Array, bins: int = 15, *, convention: Conve
 
 
 def debiased_squared_ce(confidence: Array, correct: Array, bins: int = 15) -> float:
-    """Squared calibration error over equal-mass bins, less what sampling noise adds; may be below zero.
+    """Squared calibration error over equal-mass bins, less what sampling noise adds; may be below
+    zero.
 
     >>> round(debiased_squared_ce(np.array([0.9, 0.9, 0.9, 0.9]), np.array([1, 1, 0, 0]), bins=1), 6)
     0.076667
@@ -70,7 +86,9 @@ def debiased_squared_ce(confidence: Array, correct: Array, bins: int = 15) -> fl
     return equal_mass(confidence, correct, bins).debiased_squared_ce()
 
 
-def equal_mass(confidence: Array, correct: Array, bins: int, convention: Convention = "maccal") -> Bins:
+def equal_mass(
+    confidence: Array, correct: Array, bins: int, convention: Convention = "maccal"
+) -> Bins:
     """The rows in bins of about equal numbers of rows."""
     c, hit = check_confidence(confidence, correct)
     if convention == "maccal":
@@ -79,7 +97,9 @@ def equal_mass(confidence: Array, correct: Array, bins: int, convention: Convent
     return Bins.of(c, hit, edges, convention=convention)
 
 
-def classwise_ece(probs: Array, labels: Array, bins: int = 15, *, convention: Convention = "maccal") -> float:
+def classwise_ece(
+    probs: Array, labels: Array, bins: int = 15, *, convention: Convention = "maccal"
+) -> float:
     """The mean over all K classes of the ECE of p_k against (label == k).
 
     >>> round(classwise_ece(np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([0, 1])), 6)
@@ -89,7 +109,8 @@ def classwise_ece(probs: Array, labels: Array, bins: int = 15, *, convention: Co
 
 
 def ks(confidence: Array, correct: Array) -> float:
-    """Kolmogorov-Smirnov calibration error: the largest |sum of (confidence - correct)| over all rows up to some confidence, / N.
+    """Kolmogorov-Smirnov calibration error: the largest |sum of (confidence - correct)| over all
+    rows up to some confidence, / N.
 
     >>> round(ks(np.array([0.6, 0.7, 0.8]), np.array([1, 1, 0])), 6)
     0.233333
@@ -99,7 +120,10 @@ def ks(confidence: Array, correct: Array) -> float:
 
 @dataclass(frozen=True)
 class Ordered:
-    """Rows by ascending confidence; among equal ones the wrong rows come first, so the order of the input leaves no trace."""
+    """Rows by ascending confidence.
+
+    Among equal ones the wrong rows come first, so the order of the input leaves no trace.
+    """
 
     confidence: np.ndarray
     correct: np.ndarray
@@ -118,8 +142,8 @@ class Ordered:
 def by_confidence(confidence: Tensor, correct: Tensor) -> Ordered:
     """The rows in order, by one sort of whole numbers.
 
-    The bits of a float64 in [0, 1] order like the number. Shifted, they lose the sign of -0.0, and have a place for the outcome.
-    """
+    The bits of a float64 in [0, 1] order like the number. Shifted, they lose the sign of -0.0, and
+    have a place for the outcome."""
     keys = confidence.cpu().numpy().view(np.int64) << 1
     keys |= correct.cpu().numpy()
     keys.sort()
@@ -133,13 +157,17 @@ def equal_mass_of(rows: Ordered, bins: int) -> Bins:
 
 
 def ks_of(rows: Ordered) -> float:
-    return float(np.abs(np.add.reduceat(rows.residual, rows.start).cumsum()).max() / len(rows.confidence))
+    return float(
+        np.abs(np.add.reduceat(rows.residual, rows.start).cumsum()).max() / len(rows.confidence)
+    )
 
 
 def smece(confidence: Array, correct: Array) -> float:
-    """Smooth calibration error: the value s at which smoothing confidence - correct with a Gaussian of width s leaves s.
+    """Smooth calibration error: the value s at which smoothing confidence - correct with a Gaussian
+    of width s leaves s.
 
-    The Gaussian is reflected at 0 and 1, that is, heat flows in a rod with closed ends; a cosine transform solves it.
+    The Gaussian is reflected at 0 and 1, that is, heat flows in a rod with closed ends; a cosine
+    transform solves it.
 
     >>> round(smece(np.full(100, 0.8), np.arange(100) < 60), 4)
     0.2
@@ -153,7 +181,9 @@ def smece_of(rows: Ordered) -> float:
 
 
 def to_grid(position: np.ndarray, mass: np.ndarray, cells: int) -> np.ndarray:
-    """Rows of masses at ascending positions in [0, 1], each shared between the two nearest of `cells` cell centres."""
+    """Rows of masses at ascending positions in [0, 1], each shared between the two nearest of
+    `cells` cell centres.
+    """
     place = np.clip(position * cells - 0.5, 0, cells - 1)
     left = np.minimum(place.astype(np.int64), cells - 2)
     share, start = place - left, np.flatnonzero(np.diff(left, prepend=-1))
@@ -164,7 +194,8 @@ def to_grid(position: np.ndarray, mass: np.ndarray, cells: int) -> np.ndarray:
 
 
 def smooth_error(mass: np.ndarray, steps: int = 24) -> np.ndarray:
-    """smECE of each row of residual masses on a grid: the fixed point of width -> sum |residual smoothed at that width|.
+    """smECE of each row of residual masses on a grid: the fixed point of width -> sum |residual
+    smoothed at that width|.
 
     The sum falls as the width grows, so bisection finds the one place where they meet.
     """
@@ -174,7 +205,9 @@ def smooth_error(mass: np.ndarray, steps: int = 24) -> np.ndarray:
     low, high = np.zeros(len(mass)), np.ones(len(mass))
     for _ in range(steps):
         width = (low + high) / 2
-        smoothed = idct(spectrum * np.exp(-0.5 * (width[:, None] * frequency) ** 2), axis=1, norm="ortho")
+        smoothed = idct(
+            spectrum * np.exp(-0.5 * (width[:, None] * frequency) ** 2), axis=1, norm="ortho"
+        )
         above = np.abs(smoothed).sum(1) > width
         low, high = np.where(above, width, low), np.where(above, high, width)
     return (low + high) / 2

@@ -1,9 +1,9 @@
 """compare: are two models on the same rows really different?
 
-The rows are shared, so what is hard for one is hard for the other, and only the differences count. Means over rows (accuracy,
-NLL, Brier) get the paired normal test; ECE the paired bootstrap: both models are resampled by the same rows, and the
-spread of the difference about its mean is what chance does to it.
-"""
+The rows are shared, so what is hard for one is hard for the other, and only the differences count.
+Means over rows (accuracy, NLL, Brier) get the paired normal test; ECE the paired bootstrap: both
+models are resampled by the same rows, and the spread of the difference about its mean is what
+chance does to it."""
 
 import math
 from typing import NamedTuple
@@ -38,9 +38,16 @@ class Difference(NamedTuple):
 
 
 def compare(
-    first: Array, second: Array, labels: Array, *, bins: int = 15, resamples: int = 1000, seed: int = 0
+    first: Array,
+    second: Array,
+    labels: Array,
+    *,
+    bins: int = 15,
+    resamples: int = 1000,
+    seed: int = 0,
 ) -> dict[str, Difference]:
-    """Accuracy, ECE, NLL and Brier of the second model's probabilities minus the first's, each with interval and p-value.
+    """Accuracy, ECE, NLL and Brier of the second model's probabilities minus the first's, each with
+    interval and p-value.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.uniform(0.6, 1, 4000)
@@ -51,7 +58,9 @@ def compare(
     (True, True, 0.0)
     """
     bins = check_bins(bins)
-    models = [(top_label(p, labels), row_scores(*as_scores(p, labels, None))) for p in (first, second)]
+    models = [
+        (top_label(p, labels), row_scores(*as_scores(p, labels, None))) for p in (first, second)
+    ]
     checked = [check_confidence(*top) for top, _ in models]
     (_, hit_a), (_, hit_b) = checked
     (_, score_a), (_, score_b) = models
@@ -74,13 +83,20 @@ def paired_means(difference: Tensor) -> Difference:
     return Difference(mean, mean - half, mean + half, p_value)
 
 
-def paired_ece(models: list[tuple[Tensor, Tensor]], bins: int, resamples: int, seed: int) -> Difference:
-    """The paired bootstrap of ECE, on per-bin sums of residuals a row, or of a random block of rows where there are many."""
+def paired_ece(
+    models: list[tuple[Tensor, Tensor]], bins: int, resamples: int, seed: int
+) -> Difference:
+    """The paired bootstrap of ECE, on per-bin sums of residuals a row, or of a random block of rows
+    where there are many.
+    """
     rng = generator(seed)
     n = len(models[0][0])
     units = min(n, BLOCKS)
     block = torch.from_numpy(rng.permutation(n) * units // n)
-    sums = [unit_sums(confidence.cpu(), correct.cpu(), block, units, bins) for confidence, correct in models]
+    sums = [
+        unit_sums(confidence.cpu(), correct.cpu(), block, units, bins)
+        for confidence, correct in models
+    ]
     draws = []
     for many in batches(resamples, units):
         weight = rng.multinomial(units, np.full(units, 1 / units), many).astype(np.float64)
@@ -89,10 +105,20 @@ def paired_ece(models: list[tuple[Tensor, Tensor]], bins: int, resamples: int, s
     all_draws = np.concatenate(draws)
     point = ece(*models[1], bins) - ece(*models[0], bins)
     extreme = np.abs(all_draws - all_draws.mean()) >= abs(point)
-    return Difference(point, *centred(point, all_draws, within=(-1.0, 1.0)), (1 + int(extreme.sum())) / (1 + resamples))
+    return Difference(
+        point,
+        *centred(point, all_draws, within=(-1.0, 1.0)),
+        (1 + int(extreme.sum())) / (1 + resamples),
+    )
 
 
-def unit_sums(confidence: Tensor, correct: Tensor, block: Tensor, units: int, bins: int) -> np.ndarray:
+def unit_sums(
+    confidence: Tensor, correct: Tensor, block: Tensor, units: int, bins: int
+) -> np.ndarray:
     """Sum of confidence - correct of every block in every bin, units x bins."""
     index = block * bins + assign(confidence, equal_width_edges(bins), "maccal")
-    return torch.bincount(index, confidence - correct.double(), minlength=units * bins).view(units, bins).numpy()
+    return (
+        torch.bincount(index, confidence - correct.double(), minlength=units * bins)
+        .view(units, bins)
+        .numpy()
+    )

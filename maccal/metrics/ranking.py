@@ -1,8 +1,9 @@
-"""What depends only on the order of the scores: selective prediction, and telling in-distribution from out.
+"""What depends only on the order of the scores: selective prediction, and telling in-distribution
+from out.
 
-Ties are shared out evenly (the expectation over all orders of the tied rows), so the order of the input never matters.
-In-distribution is the positive class throughout: a good score is high for ID rows and low for OOD rows.
-"""
+Ties are shared out evenly (the expectation over all orders of the tied rows), so the order of the
+input never matters. In-distribution is the positive class throughout: a good score is high for ID
+rows and low for OOD rows."""
 
 from functools import cache
 
@@ -10,14 +11,22 @@ import numpy as np
 import torch
 
 from maccal.metrics.arguments import check_share
-from maccal.metrics.inputs import Array, check_confidence, check_logits, check_probs, check_scores, like
+from maccal.metrics.inputs import (
+    Array,
+    check_confidence,
+    check_logits,
+    check_probs,
+    check_scores,
+    like,
+)
 from maccal.metrics.miscalibration import Ordered, by_confidence
 
 TABLE = 1 << 16  # harmonic numbers that are kept
 
 
 def aurc(confidence: Array, correct: Array) -> float:
-    """Area under the risk-coverage curve: the error rate of the k surest rows, averaged over k = 1 .. N.
+    """Area under the risk-coverage curve: the error rate of the k surest rows, averaged over k = 1
+    .. N.
 
     >>> round(aurc(np.array([0.9, 0.8, 0.7, 0.6]), np.array([1, 1, 0, 1])), 6)
     0.145833
@@ -41,13 +50,19 @@ def areas_of(rows: Ordered) -> tuple[float, float]:
 
 
 def best_aurc(wrong: np.ndarray, n: int) -> np.ndarray:
-    """AURC when all wrong rows come last: sum over the ranks k of the last `wrong` of (1 - (n - wrong) / k) / n."""
+    """AURC when all wrong rows come last.
+
+    Sum over the ranks k of the last `wrong` of (1 - (n - wrong) / k) / n.
+    """
     later = harmonic(np.asarray(n)) - harmonic(n - np.asarray(wrong))
     return np.asarray((wrong - (n - wrong) * later) / n)
 
 
 def harmonic(k: np.ndarray) -> np.ndarray:
-    """H_k = 1 + 1/2 + ... + 1/k for whole numbers k >= 0; beyond TABLE by its series, whose next term is below 1e-20."""
+    """H_k = 1 + 1/2 + ... + 1/k for whole numbers k >= 0.
+
+    Beyond TABLE by its series, whose next term is below 1e-20.
+    """
     if k.max() < TABLE:
         return harmonics()[k]
     high = np.maximum(k, TABLE)
@@ -62,7 +77,8 @@ def harmonics() -> np.ndarray:
 
 
 def accuracy_at_coverage(confidence: Array, correct: Array, coverage: float) -> float:
-    """The accuracy of the surest rows, `coverage` (above 0, at most 1) of all, rounded up to whole rows.
+    """The accuracy of the surest rows, `coverage` (above 0, at most 1) of all, rounded up to whole
+    rows.
 
     >>> accuracy_at_coverage(np.array([0.9, 0.8, 0.7, 0.6]), np.array([1, 1, 0, 1]), 0.5)
     1.0
@@ -99,7 +115,8 @@ def auroc(id_scores: Array, ood_scores: Array) -> float:
 def fpr95(id_scores: Array, ood_scores: Array, tpr: float = 0.95) -> float:
     """The share of OOD rows let through by the threshold that lets through 95 % of the ID rows.
 
-    Between two thresholds the ROC curve is a straight line; where it runs level at exactly `tpr`, the strictest threshold counts.
+    Between two thresholds the ROC curve is a straight line; where it runs level at exactly `tpr`,
+    the strictest threshold counts.
 
     >>> fpr95(np.array([0.9, 0.8, 0.7, 0.6]), np.array([0.65, 0.2]), tpr=0.75)
     0.0
@@ -108,8 +125,12 @@ def fpr95(id_scores: Array, ood_scores: Array, tpr: float = 0.95) -> float:
     inside = check_scores(id_scores, "id_scores").cpu().numpy()
     outside = check_scores(ood_scores, "ood_scores").cpu().numpy()
     thresholds = np.unique(np.concatenate([inside, outside]))[::-1]
-    passed, fooled = (np.r_[0.0, (len(s) - np.searchsorted(np.sort(s), thresholds)) / len(s)] for s in (inside, outside))
-    place = max(1, int(np.searchsorted(passed, tpr)))  # the first point of the curve that passes enough
+    passed, fooled = (
+        np.r_[0.0, (len(s) - np.searchsorted(np.sort(s), thresholds)) / len(s)]
+        for s in (inside, outside)
+    )
+    # the first point of the curve that passes enough
+    place = max(1, int(np.searchsorted(passed, tpr)))
     return float(np.interp(tpr, passed[place - 1 : place + 1], fooled[place - 1 : place + 1]))
 
 

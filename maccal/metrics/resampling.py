@@ -1,16 +1,17 @@
 """Intervals: how much of a number is chance.
 
-Two questions, one machine. The *bootstrap* asks where the number would land on another test set like this one. The *null band*
-asks where it would land if the model were perfectly calibrated: outcomes are drawn from the very confidences it stated.
+Two questions, one machine. The *bootstrap* asks where the number would land on another test set
+like this one. The *null band* asks where it would land if the model were perfectly calibrated:
+outcomes are drawn from the very confidences it stated.
 
-Rows are first gathered into groups of equal confidence; above ROWS rows into about GROUPS groups of nearly equal confidence
-that never straddle a bin. A resample then draws the counts of the groups, not the rows, and all its statistics come out of
-cumulative sums over the groups in order of confidence: 1,000 resamples cost about half a second for a million rows.
+Rows are first gathered into groups of equal confidence; above ROWS rows into about GROUPS groups of
+nearly equal confidence that never straddle a bin. A resample then draws the counts of the groups,
+not the rows, and all its statistics come out of cumulative sums over the groups in order of
+confidence: 1,000 resamples cost about half a second for a million rows.
 
-An error such as ECE is never below zero, so noise pushes it up, and the bootstrap adds that noise a second time. The interval is
-therefore centred: point + (resample - mean of the resamples). It covers the statistic at this N, as does the null band,
-so the two can be compared.
-"""
+An error such as ECE is never below zero, so noise pushes it up, and the bootstrap adds that noise a
+second time. The interval is therefore centred: point + (resample - mean of the resamples). It
+covers the statistic at this N, as does the null band, so the two can be compared."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -27,7 +28,8 @@ from maccal.metrics.ranking import best_aurc, harmonic
 
 ROWS = 2048  # beyond this many rows they are gathered
 GROUPS = 1024  # into about this many groups
-BATCH = 1 << 18  # numbers of one batch of resamples in flight: 2 MB, of which a dozen are at work at a time
+# numbers of one batch of resamples in flight: 2 MB, of which a dozen are at work at a time
+BATCH = 1 << 18
 RESAMPLES = 1_000_000  # at most
 GRID = 512  # cells of smece within a resample
 LEVEL = 0.95
@@ -49,10 +51,17 @@ class Groups(NamedTuple):
     wrong: np.ndarray
 
 
-def bootstrap(metric: Callable[..., float], *arrays: Array, resamples: int = 1000, level: float = LEVEL, seed: int = 0) -> Interval:
+def bootstrap(
+    metric: Callable[..., float],
+    *arrays: Array,
+    resamples: int = 1000,
+    level: float = LEVEL,
+    seed: int = 0,
+) -> Interval:
     """The centred bootstrap interval of any metric, by drawing rows of all arrays together.
 
-    For a metric of two samples pass the scores and a mask: `bootstrap(lambda s, inside: auroc(s[inside], s[~inside]), s, inside)`.
+    For a metric of two samples pass the scores and a mask: `bootstrap(lambda s, inside:
+    auroc(s[inside], s[~inside]), s, inside)`.
 
     >>> from maccal.metrics.ranking import aurc
     >>> confidence = np.linspace(0.5, 1, 200)
@@ -74,9 +83,13 @@ def bootstrap(metric: Callable[..., float], *arrays: Array, resamples: int = 100
 
 def same_length(arrays: Sequence[Array]) -> int:
     if not arrays or any(a.ndim == 0 or len(a) == 0 for a in arrays):
-        raise ValueError("there are no rows to draw from; pass at least one array of at least one row")
+        raise ValueError(
+            "there are no rows to draw from; pass at least one array of at least one row"
+        )
     if any(len(a) != len(arrays[0]) for a in arrays):
-        raise ValueError(f"arrays of {', '.join(str(len(a)) for a in arrays)} rows; they must match one to one")
+        raise ValueError(
+            f"arrays of {', '.join(str(len(a)) for a in arrays)} rows; they must match one to one"
+        )
     return len(arrays[0])
 
 
@@ -87,12 +100,19 @@ def check_resamples(resamples: int) -> int:
 def resample(
     confidence: Array, correct: Array, *, bins: int = 15, resamples: int = 1000, seed: int = 0
 ) -> tuple[Statistics, Statistics]:
-    """Draws of every top-label statistic: from the bootstrap, and from a calibrated model with the same confidences."""
+    """Draws of every top-label statistic.
+
+    From the bootstrap, and from a calibrated model with the same confidences.
+    """
     bins = check_bins(bins)
-    return resample_groups(gather(*check_confidence(confidence, correct), bins), bins, resamples, seed)
+    return resample_groups(
+        gather(*check_confidence(confidence, correct), bins), bins, resamples, seed
+    )
 
 
-def resample_groups(groups: Groups, bins: int, resamples: int, seed: int) -> tuple[Statistics, Statistics]:
+def resample_groups(
+    groups: Groups, bins: int, resamples: int, seed: int
+) -> tuple[Statistics, Statistics]:
     rng = generator(seed)
     tables = []
     for draws in (bootstrap_draws, null_draws):
@@ -102,7 +122,9 @@ def resample_groups(groups: Groups, bins: int, resamples: int, seed: int) -> tup
     return boot, null
 
 
-def centred(point: float, draws: np.ndarray, level: float = LEVEL, within: tuple[float, float] = (0.0, 1.0)) -> Interval:
+def centred(
+    point: float, draws: np.ndarray, level: float = LEVEL, within: tuple[float, float] = (0.0, 1.0)
+) -> Interval:
     """The point plus the spread of the draws about their mean, kept within the metric's range."""
     low, high = point + np.quantile(draws, [(1 - level) / 2, (1 + level) / 2]) - draws.mean()
     return Interval(*np.clip([low, high], *within).tolist())
@@ -113,7 +135,9 @@ def band(draws: np.ndarray, level: float = LEVEL) -> Interval:
 
 
 def gather(confidence: Tensor, correct: Tensor, bins: int) -> Groups:
-    """Groups of exactly equal confidence, or, of many rows, of nearly equal confidence within one bin."""
+    """Groups of exactly equal confidence, or, of many rows, of nearly equal confidence within one
+    bin.
+    """
     if len(confidence) <= ROWS:
         values, index = np.unique(confidence.cpu().numpy(), return_inverse=True)
         right, total = np.bincount(index, correct.cpu().numpy()), np.bincount(index)
@@ -124,10 +148,16 @@ def gather(confidence: Tensor, correct: Tensor, bins: int) -> Groups:
 
 
 def groups_of(fine: Bins) -> Groups:
-    """The filled bins as groups, each at its mean confidence, which rounding must not carry over an edge."""
+    """The filled bins as groups, each at its mean confidence, which rounding must not carry over an
+    edge.
+    """
     filled = fine.count > 0
     count, right = fine.count[filled], fine.correct[filled]
-    mean = np.clip(fine.confidence[filled] / count, fine.edges[:-1][filled], np.nextafter(fine.edges[1:][filled], 0))
+    mean = np.clip(
+        fine.confidence[filled] / count,
+        fine.edges[:-1][filled],
+        np.nextafter(fine.edges[1:][filled], 0),
+    )
     return Groups(mean, right, count - right)
 
 
@@ -137,24 +167,36 @@ def bootstrap_draws(
     """Batches of (right, wrong) counts of resampled rows: N draws with replacement."""
     atoms = np.concatenate([groups.right, groups.wrong])
     n, size = int(atoms.sum()), len(atoms)
-    rows = np.repeat(np.arange(size), atoms.astype(np.int64)) if n < 16 * size else None  # the cheaper way to the same counts
+    # the cheaper way to the same counts
+    rows = np.repeat(np.arange(size), atoms.astype(np.int64)) if n < 16 * size else None
     for many in batches(resamples, max(size, bins, GRID)):
         if rows is None:
             drawn = rng.multinomial(n, atoms / n, many)
         else:
-            drawn = np.stack([np.bincount(rows[rng.integers(n, size=n)], minlength=size) for _ in range(many)])
+            drawn = np.stack(
+                [np.bincount(rows[rng.integers(n, size=n)], minlength=size) for _ in range(many)]
+            )
         right, wrong = np.split(drawn.astype(np.float64), 2, axis=1)
         yield right, wrong
 
 
-def null_draws(groups: Groups, resamples: int, rng: np.random.Generator, bins: int = 15) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Batches of (right, wrong) counts of a calibrated model: each row is right with the probability it claims."""
+def null_draws(
+    groups: Groups, resamples: int, rng: np.random.Generator, bins: int = 15
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Batches of (right, wrong) counts of a calibrated model.
+
+    Each row is right with the probability it claims.
+    """
     count = groups.right + groups.wrong
     trials = count.astype(np.int64)
     single = trials.max() == 1  # a comparison is much cheaper than a binomial draw
     for many in batches(resamples, max(len(count), bins, GRID)):
         shape = (many, len(count))
-        right = rng.random(shape) < groups.confidence if single else rng.binomial(trials, groups.confidence, shape)
+        right = (
+            rng.random(shape) < groups.confidence
+            if single
+            else rng.binomial(trials, groups.confidence, shape)
+        )
         yield right.astype(np.float64), count - right
 
 
@@ -166,7 +208,8 @@ def batches(resamples: int, width: int) -> Iterator[int]:
 
 
 def statistics(groups: Groups, right: np.ndarray, wrong: np.ndarray, bins: int) -> Statistics:
-    """Every statistic of confidences and outcomes, for each resample (row) of right and wrong counts.
+    """Every statistic of confidences and outcomes, for each resample (row) of right and wrong
+    counts.
 
     One resample that equals the data gives what the public functions give; a test says so.
     """
@@ -189,23 +232,37 @@ def statistics(groups: Groups, right: np.ndarray, wrong: np.ndarray, bins: int) 
     }
 
 
-def equal_width(confidence: np.ndarray, count: np.ndarray, residual: np.ndarray, bins: int, n: int) -> Statistics:
+def equal_width(
+    confidence: np.ndarray, count: np.ndarray, residual: np.ndarray, bins: int, n: int
+) -> Statistics:
     index = assign(as_tensor(confidence, "confidence"), equal_width_edges(bins), "maccal").numpy()
     start = np.flatnonzero(np.diff(index, prepend=-1))
-    gap, size = np.abs(np.add.reduceat(residual, start, axis=1)), np.add.reduceat(count, start, axis=1)
+    gap, size = (
+        np.abs(np.add.reduceat(residual, start, axis=1)),
+        np.add.reduceat(count, start, axis=1),
+    )
     return {"ece": gap.sum(1) / n, "mce": (gap / np.maximum(size, 1)).max(1)}
 
 
 def equal_mass_sums(upto: list[np.ndarray], bins: int) -> list[np.ndarray]:
-    """Count, right and residual in each equal-mass bin of each resample, from their cumulative sums over the groups."""
+    """Count, right and residual in each equal-mass bin of each resample, from their cumulative sums
+    over the groups.
+    """
     reached = upto[0][:, 1:]
     resamples, groups = reached.shape
     n = reached[0, -1]
     ranks = np.arange(1, bins) * int(n) // bins
-    # one search for all resamples: shift each resample's cumulative counts beyond the ones before it
+    # one search for all resamples: shift each resample's cumulative counts beyond the ones before
+    # it
     shift = (np.arange(resamples) * (n + 1))[:, None]
-    cut = np.searchsorted((reached + shift).ravel(), (ranks + shift).ravel(), side="right").reshape(resamples, -1)
-    cut = np.pad(cut - groups * np.arange(resamples)[:, None], ((0, 0), (1, 1)), constant_values=((0, 0), (0, groups)))
+    cut = np.searchsorted((reached + shift).ravel(), (ranks + shift).ravel(), side="right").reshape(
+        resamples, -1
+    )
+    cut = np.pad(
+        cut - groups * np.arange(resamples)[:, None],
+        ((0, 0), (1, 1)),
+        constant_values=((0, 0), (0, groups)),
+    )
     return [np.diff(np.take_along_axis(x, cut, 1), axis=1) for x in upto]
 
 
@@ -216,14 +273,16 @@ def debiased(count: np.ndarray, right: np.ndarray, residual: np.ndarray) -> np.n
 
 
 def area_under_risk(count: np.ndarray, wrong: np.ndarray, n: int) -> np.ndarray:
-    """AURC from counts by ascending confidence; a group's wrong rows are spread evenly over its ranks.
+    """AURC from counts by ascending confidence; a group's wrong rows are spread evenly over its
+    ranks.
 
-    Of a group on ranks a+1 .. b with E errors before it and error share e, the sum of risks is (E - a e)(H_b - H_a) + (b - a) e.
-    """
+    Of a group on ranks a+1 .. b with E errors before it and error share e, the sum of risks is (E -
+    a e)(H_b - H_a) + (b - a) e."""
     count, wrong = count[:, ::-1], wrong[:, ::-1]
     share = wrong / np.maximum(count, 1)
     before = np.cumsum(wrong, 1) - wrong
     b = np.cumsum(count, 1).astype(np.int64)
     a = b - count.astype(np.int64)
-    between = np.diff(harmonic(b), prepend=0.0)  # H_b - H_a, as a group starts where the one before it ends
+    # H_b - H_a, as a group starts where the one before it ends
+    between = np.diff(harmonic(b), prepend=0.0)
     return np.asarray(((before - a * share) * between + wrong).sum(1) / n)

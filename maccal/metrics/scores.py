@@ -1,13 +1,15 @@
-"""Accuracy and the proper scores, each split into what calibration could repair and what it could not.
+"""Accuracy and the proper scores, each split into what calibration could repair and what it could
+not.
 
     nll     -log p_y                  brier   sum_k (p_k - [k = y])^2          means over the rows
 
-A proper score is refinement + calibration: the score that the best recalibration would leave, and what it would save
-(Broecker 2009; Berta et al. 2025). Here the recalibration is a temperature, one number, fitted to these rows by its exact
-optimum for either score: so `calibration` is what rescaling the logits would gain, a lower bound of the whole.
+A proper score is refinement + calibration: the score that the best recalibration would leave, and
+what it would save (Broecker 2009; Berta et al. 2025). Here the recalibration is a temperature, one
+number, fitted to these rows by its exact optimum for either score: so `calibration` is what
+rescaling the logits would gain, a lower bound of the whole.
 
-Everything is worked out in float64 from the numbers given. Cost: one pass; both splits together about four more.
-"""
+Everything is worked out in float64 from the numbers given. Cost: one pass; both splits together
+about four more."""
 
 import math
 from typing import NamedTuple
@@ -16,7 +18,15 @@ import torch
 from torch import Tensor
 
 from maccal.metrics.arguments import check_given
-from maccal.metrics.inputs import Array, as_tensor, blocks, check_labels, check_logits, check_probs, top_label
+from maccal.metrics.inputs import (
+    Array,
+    as_tensor,
+    blocks,
+    check_labels,
+    check_logits,
+    check_probs,
+    top_label,
+)
 from maccal.metrics.softmaxes import Rows, score_rows, slopes
 from maccal.metrics.temperature import Best, best, end_of
 
@@ -40,7 +50,8 @@ def accuracy(probs: Array, labels: Array) -> float:
 
 
 def nll(probs: Array | None = None, labels: Array = None, *, logits: Array | None = None) -> float:
-    """Mean negative log likelihood of the labels, in nats; infinite if a label was given probability 0.
+    """Mean negative log likelihood of the labels, in nats; infinite if a label was given
+    probability 0.
 
     >>> import numpy as np
     >>> round(nll(np.array([[0.5, 0.5], [0.25, 0.75]]), np.array([0, 1])), 6)
@@ -50,7 +61,9 @@ def nll(probs: Array | None = None, labels: Array = None, *, logits: Array | Non
     return float(row_scores(scores, y)[0].mean())
 
 
-def brier(probs: Array | None = None, labels: Array = None, *, logits: Array | None = None) -> float:
+def brier(
+    probs: Array | None = None, labels: Array = None, *, logits: Array | None = None
+) -> float:
     """Mean squared distance between the probabilities and the one-hot label, between 0 and 2.
 
     >>> import numpy as np
@@ -61,7 +74,9 @@ def brier(probs: Array | None = None, labels: Array = None, *, logits: Array | N
     return float(row_scores(scores, y)[1].mean())
 
 
-def nll_split(probs: Array | None = None, labels: Array = None, *, logits: Array | None = None) -> Split:
+def nll_split(
+    probs: Array | None = None, labels: Array = None, *, logits: Array | None = None
+) -> Split:
     """NLL as refinement + calibration.
 
     >>> import numpy as np
@@ -74,7 +89,9 @@ def nll_split(probs: Array | None = None, labels: Array = None, *, logits: Array
     return splits(rows, score_rows(rows).mean(1), brier=False)[0]
 
 
-def brier_split(probs: Array | None = None, labels: Array = None, *, logits: Array | None = None) -> Split:
+def brier_split(
+    probs: Array | None = None, labels: Array = None, *, logits: Array | None = None
+) -> Split:
     """Brier as refinement + calibration.
 
     >>> import numpy as np
@@ -102,7 +119,9 @@ def row_scores(scores: Tensor, labels: Tensor) -> Tensor:
     return score_rows(Rows.of(scores, labels))
 
 
-def splits(rows: Rows, before: Tensor, *, nll: bool = True, brier: bool = True) -> tuple[Split, Split]:
+def splits(
+    rows: Rows, before: Tensor, *, nll: bool = True, brier: bool = True
+) -> tuple[Split, Split]:
     """The splits of NLL and Brier, given their means at T = 1; empty where not asked for."""
     infinite = not math.isfinite(before[0])
     found = best(rows, nll and not infinite, brier)
@@ -123,7 +142,10 @@ def split(before: float, after: Best | None) -> Split:
 
 
 def variance(p: Tensor, values: Tensor) -> Tensor:
-    """Var_p of the values in each row, from centred values: E[x^2] - E[x]^2 may round to below zero."""
+    """Var_p of the values in each row, from centred values.
+
+    E[x^2] - E[x]^2 may round to below zero.
+    """
     centred = values - (p * values).sum(1, keepdim=True)
     return (p * centred.square()).sum(1)
 
@@ -133,7 +155,9 @@ class NullScore(NamedTuple):
 
     mean: float
     deviation: float  # of the mean over these rows
-    gain: float  # fitting a temperature then saves this much times a chi-squared variable with one degree of freedom
+    # fitting a temperature then saves this much times a chi-squared variable with one degree of
+    # freedom
+    gain: float
 
 
 def null_scores(scores: Tensor) -> tuple[NullScore, NullScore]:
@@ -154,7 +178,9 @@ def null_scores(scores: Tensor) -> tuple[NullScore, NullScore]:
         )
         total += torch.stack([term.sum(dtype=torch.float64) for term in terms])
     n = len(scores)
-    nll_mean, nll_variance, brier_mean, brier_variance, slope_variance, curvature = (total / n).tolist()
+    nll_mean, nll_variance, brier_mean, brier_variance, slope_variance, curvature = (
+        total / n
+    ).tolist()
     nll_null = NullScore(nll_mean, math.sqrt(nll_variance / n), 1 / (2 * n))
     brier_gain = slope_variance / (2 * n * curvature) if curvature > 0 else 0.0
     return nll_null, NullScore(brier_mean, math.sqrt(brier_variance / n), brier_gain)

@@ -1,9 +1,10 @@
-"""The sketch behind Stream: about two thousand fine bins of confidence, and how far off they can be.
+"""The sketch behind Stream: about two thousand fine bins of confidence, and how far off they can
+be.
 
-There are FINE equal bins, and towards 1, where a trained model's rows crowd, 32 more to every halving
-of 1 - confidence down to 2**-40. They refine the bins of the diagram, so ECE and MCE lose nothing.
-What depends on the order of the rows within a fine bin is known within bounds. `errors` has them,
-from the counts alone:
+There are FINE equal bins, and towards 1, where a trained model's rows crowd, 32 more to every
+halving of 1 - confidence down to 2**-40. They refine the bins of the diagram, so ECE and MCE lose
+nothing. What depends on the order of the rows within a fine bin is known within bounds. `errors`
+has them, from the counts alone:
 
     aurc, e_aurc           the wrong rows of every bin are its surest, or its least sure
     ks                     how far a bin's rows can carry the cumulative gap before they are all in
@@ -110,9 +111,9 @@ def cumulative_reach(groups: Groups, up: np.ndarray, down: np.ndarray) -> float:
 def cut_errors(groups: Groups, reach: np.ndarray, bins: int) -> tuple[float, float]:
     """How far AECE and the debiased squared error, times N, can be off by cuts within groups.
 
-    Moving a cut changes the residual S of the two bins it parts by `reach` at most, and their counts m
-    by that of the group. So the sum of |S| moves by twice the reach at most, and S^2 / m stays between
-    its values at the ends. The noise term of a bin lies between 0 and 1 in any case.
+    Moving a cut changes the residual S of the two bins it parts by `reach` at most, and their
+    counts m by that of the group. So the sum of |S| moves by twice the reach at most, and S^2 / m
+    stays between its values at the ends. The noise term of a bin lies between 0 and 1 in any case.
     """
     count = groups.right + groups.wrong
     n = int(count.sum())

@@ -1,10 +1,12 @@
-"""NLL and Brier score of softmax(scale x scores): of every row, and as means with their derivatives in the scale.
+"""NLL and Brier score of softmax(scale x scores): of every row, and as means with their derivatives
+in the scale.
 
     score_rows    NLL and Brier of each row, in one pass over the N x K numbers
     slopes        their means and first three derivatives in x, where the scale is multiplied by 1 + x; one pass for both
 
-Rows are worked on in float64 whatever the type of the scores; with fine=False the slopes come in float32, for a first
-approximation in half the time. The loops are in _lanes.h; their twins here serve other devices and installs without a compiler.
+Rows are worked on in float64 whatever the type of the scores; with fine=False the slopes come in
+float32, for a first approximation in half the time. The loops are in _lanes.h; their twins here
+serve other devices and installs without a compiler.
 """
 
 from collections.abc import Callable
@@ -19,7 +21,8 @@ from torch import Tensor
 from maccal.metrics import inputs
 from maccal.metrics.inputs import blocks
 
-LOWEST = -708.0  # of scale x (score - largest of the row): its exp is next to nothing, and infinite ones stop there
+# of scale x (score - largest of the row): its exp is next to nothing, and infinite ones stop there
+LOWEST = -708.0
 Result = TypeVar("Result")
 
 
@@ -47,7 +50,10 @@ class Rows:
 
 
 def each_block(work: Callable[[Rows], Result], rows: Rows) -> list[Result]:
-    """What `work` makes of each block of rows, in their order: the same blocks on any number of threads."""
+    """What `work` makes of each block of rows, in their order.
+
+    The same blocks on any number of threads.
+    """
     parts = [rows.part(part) for part in blocks(*rows.scores.shape)]
     threads = min(torch.get_num_threads(), len(parts))
     if threads == 1:
@@ -69,7 +75,14 @@ def score_rows(rows: Rows, scale: float = 1.0) -> Tensor:
 def score_compiled(rows: Rows, scale: float) -> Tensor:
     assert inputs.kernels is not None
     out = torch.empty(2, len(rows.scores), dtype=torch.float64)
-    inputs.kernels.scores(rows.wide, *rows.addresses(), *rows.scores.shape, scale, out[0].data_ptr(), out[1].data_ptr())
+    inputs.kernels.scores(
+        rows.wide,
+        *rows.addresses(),
+        *rows.scores.shape,
+        scale,
+        out[0].data_ptr(),
+        out[1].data_ptr(),
+    )
     return out
 
 
@@ -81,16 +94,29 @@ def score_torch(rows: Rows, scale: float) -> Tensor:
 
 
 def slopes(rows: Rows, nll_scale: float, brier_scale: float, fine: bool = True) -> np.ndarray:
-    """Means of NLL and of Brier (rows), each at its scale, with three derivatives (columns); zeros where the scale is 0."""
+    """Means of NLL and of Brier (rows), each at its scale, with three derivatives (columns).
+
+    Zeros where the scale is 0.
+    """
     measure = slopes_compiled if compiled(rows) else slopes_torch
     parts = each_block(lambda part: measure(part, nll_scale, brier_scale, fine), rows)
     return np.sum(parts, axis=0) / len(rows.scores)
 
 
-def slopes_compiled(rows: Rows, nll_scale: float, brier_scale: float, fine: bool = True) -> np.ndarray:
+def slopes_compiled(
+    rows: Rows, nll_scale: float, brier_scale: float, fine: bool = True
+) -> np.ndarray:
     assert inputs.kernels is not None
     sums = np.empty((2, 4))
-    inputs.kernels.slopes(fine, rows.wide, *rows.addresses(), *rows.scores.shape, nll_scale, brier_scale, sums.ctypes.data)
+    inputs.kernels.slopes(
+        fine,
+        rows.wide,
+        *rows.addresses(),
+        *rows.scores.shape,
+        nll_scale,
+        brier_scale,
+        sums.ctypes.data,
+    )
     return sums
 
 

@@ -1,11 +1,12 @@
 """Stream: a summary of more rows than fit in memory, in any batches, order and number of processes.
 
-Keeps the exact sums of about two thousand fine bins (sketch.py) and the sums of the row scores: 100 kB,
-whatever N and K. The summary takes memory and time that do not grow with N either. Accuracy, mean
-confidence, ECE and MCE come out as from all rows at once, NLL and Brier but for rounding. The other
-top-label statistics see confidences to the width of a fine bin. They are called `<name>_binned`, lie
-within `<name>_binned_error` of what `summary` would say, and have their own intervals and null bands.
-What needs every class's probability twice (classwise ECE, the splits) is left to `summary`.
+Keeps the exact sums of about two thousand fine bins (sketch.py) and the sums of the row scores: 100
+kB, whatever N and K. The summary takes memory and time that do not grow with N either. Accuracy,
+mean confidence, ECE and MCE come out as from all rows at once, NLL and Brier but for rounding. The
+other top-label statistics see confidences to the width of a fine bin. They are called
+`<name>_binned`, lie within `<name>_binned_error` of what `summary` would say, and have their own
+intervals and null bands. What needs every class's probability twice (classwise ECE, the splits) is
+left to `summary`.
 
 A batch of probabilities is read once, by one core: about 20 million rows of 10 classes a second.
 Logits cost a softmax more, about 4 million rows a second.
@@ -21,7 +22,17 @@ from torch import Tensor
 
 from maccal.metrics.arguments import check_bins, check_given
 from maccal.metrics.bins import TICK, Bins, settled
-from maccal.metrics.inputs import SUM_TOLERANCE, Array, blocks, check_labels, check_logits, kernels, matrix, row_error, top_label
+from maccal.metrics.inputs import (
+    SUM_TOLERANCE,
+    Array,
+    blocks,
+    check_labels,
+    check_logits,
+    kernels,
+    matrix,
+    row_error,
+    top_label,
+)
 from maccal.metrics.resampling import Interval, Statistics, Z, resample_groups
 from maccal.metrics.scores import as_scores, row_scores
 from maccal.metrics.sketch import CELLS, INEXACT, fine_grid, read
@@ -92,7 +103,9 @@ class Stream:
         return Stream(self.fine.all_reduce(), scores.cpu().numpy(), max(classes), self.bins)
 
     def summary(self, *, interval: bool = False, resamples: int = 1000, seed: int = 0) -> Summary:
-        """The numbers of `maccal.summary` that a stream can know, and the others as `<name>_binned`."""
+        """The numbers of `maccal.summary` that a stream can know, and the others as
+        `<name>_binned`.
+        """
         coarse = self.fine.coarsen(self.bins)
         worst, n = coarse.mce(), coarse.n
         groups, numbers = read(self.fine, self.bins)
@@ -119,14 +132,19 @@ def renamed(draws: Statistics) -> Statistics:
 
 
 def mean_interval(mean: float, square: float, n: int) -> Interval:
-    """The normal interval of a mean, given the mean of the squares; NaN for one row or an infinite one."""
+    """The normal interval of a mean, given the mean of the squares.
+
+    NaN for one row or an infinite one.
+    """
     if n < 2 or not math.isfinite(square):
         return Interval(math.nan, math.nan)
     half = Z * math.sqrt(max(0.0, float(square - mean * mean)) / (n - 1))
     return Interval(max(0.0, float(mean) - half), float(mean) + half)
 
 
-def collect_compiled(given: Tensor, labels: Tensor, logits: bool, bins: int) -> tuple[Bins, np.ndarray]:
+def collect_compiled(
+    given: Tensor, labels: Tensor, logits: bool, bins: int
+) -> tuple[Bins, np.ndarray]:
     """The fine bins and the scores of a batch, by _kernels.c: one look at every row."""
     assert kernels is not None
     grid, n = fine_grid(bins), len(given)
@@ -157,7 +175,9 @@ def collect_compiled(given: Tensor, labels: Tensor, logits: bool, bins: int) -> 
     return Bins(grid.edges, sums, n), scores
 
 
-def collect_torch(given: Tensor, labels: Tensor, logits: bool, bins: int) -> tuple[Bins, np.ndarray]:
+def collect_torch(
+    given: Tensor, labels: Tensor, logits: bool, bins: int
+) -> tuple[Bins, np.ndarray]:
     """The same in torch operations: several looks."""
     scores, y = as_scores(None if logits else given, labels, given if logits else None)
     probs = scores.softmax(1) if logits else given

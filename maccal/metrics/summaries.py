@@ -1,8 +1,9 @@
-"""summary: every number about one model's confidence, with its interval and the band of a calibrated model.
+"""summary: every number about one model's confidence, with its interval and the band of a
+calibrated model.
 
-Top-label statistics get their interval and null band from resampling.py. Means over rows (NLL, Brier and their splits) get the
-normal interval of a mean and a null band in closed form; classwise ECE the delta method and binomial counts a class and bin.
-"""
+Top-label statistics get their interval and null band from resampling.py. Means over rows (NLL,
+Brier and their splits) get the normal interval of a mean and a null band in closed form; classwise
+ECE the delta method and binomial counts a class and bin."""
 
 import math
 from typing import Any, NamedTuple
@@ -15,8 +16,25 @@ from torch import Tensor
 from maccal.metrics import miscalibration, ranking
 from maccal.metrics.arguments import check_bins, check_given
 from maccal.metrics.bins import Bins, assign
-from maccal.metrics.inputs import Array, blocks, check_confidence, check_labels, matrix, scan, top_label
-from maccal.metrics.resampling import LEVEL, Interval, Statistics, Z, band, batches, centred, resample
+from maccal.metrics.inputs import (
+    Array,
+    blocks,
+    check_confidence,
+    check_labels,
+    matrix,
+    scan,
+    top_label,
+)
+from maccal.metrics.resampling import (
+    LEVEL,
+    Interval,
+    Statistics,
+    Z,
+    band,
+    batches,
+    centred,
+    resample,
+)
 from maccal.metrics.scores import NullScore, as_scores, log_probs, null_scores, splits
 from maccal.metrics.softmaxes import Rows, score_rows
 
@@ -40,19 +58,25 @@ METRICS = {
     "ks": Metric("KS error", True, "largest cumulative gap"),
     "mce": Metric("MCE", True, "gap of the worst bin, which may hold few rows"),
     "classwise_ece": Metric("Classwise ECE", True, "ECE of every class's probability, averaged"),
-    "debiased_squared_ce": Metric("Debiased CE²", False, "squared error less sampling noise; may be below zero"),
+    "debiased_squared_ce": Metric(
+        "Debiased CE²", False, "squared error less sampling noise; may be below zero"
+    ),
     "nll": Metric("NLL", False, "negative log likelihood of the labels"),
     "nll_refinement": Metric("· refinement", False, "NLL left after the best temperature"),
     "nll_calibration": Metric("· calibration", False, "NLL that the best temperature would save"),
     "brier": Metric("Brier", False, "squared distance to the one-hot label"),
     "brier_refinement": Metric("· refinement", False, "Brier left after the best temperature"),
-    "brier_calibration": Metric("· calibration", False, "Brier that the best temperature would save"),
+    "brier_calibration": Metric(
+        "· calibration", False, "Brier that the best temperature would save"
+    ),
     "aurc": Metric("AURC", False, "error rate averaged over how many of the surest rows are kept"),
     "e_aurc": Metric("E-AURC", False, "AURC above that of a perfect order"),
 }
 
 
-BINNED = "_binned"  # a number of a Stream that sees confidences only to the width of a fine bin, so that it is another number
+# a number of a Stream that sees confidences only to the width of a fine bin, so that it is another
+# number
+BINNED = "_binned"
 
 
 def metric_of(name: str) -> Metric:
@@ -104,7 +128,10 @@ def probability(p: float) -> str:
 
 
 def span(numbers: Summary, key: str, percent: bool) -> str:
-    """`low to high` of an interval (key "ece") or of a null band (key "ece_null"); empty where there is none."""
+    """`low to high` of an interval (key "ece") or of a null band (key "ece_null").
+
+    Empty where there is none.
+    """
     if f"{key}_low" not in numbers:
         return ""
     return f"{show(numbers[f'{key}_low'], percent)} to {show(numbers[f'{key}_high'], percent)}"
@@ -120,8 +147,9 @@ def summary(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Summary:
-    """Every metric of one model, as fractions; with interval=True also `<name>_low/_high`, `<name>_null_low/_null_high`,
-    the `p_value` of perfect calibration (from ECE and KS error, corrected for looking twice), and the `verdict` in words.
+    """Every metric of one model, as fractions; with interval=True also `<name>_low/_high`,
+    `<name>_null_low/_null_high`, the `p_value` of perfect calibration (from ECE and KS error,
+    corrected for looking twice), and the `verdict` in words.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.uniform(0.5, 1, 2000)
@@ -131,26 +159,42 @@ def summary(
     """
     check_given(probs, labels, logits)
     bins = check_bins(bins)
-    rows, (confidence, correct), by_class = of_logits(logits, labels, bins) if probs is None else of_probs(probs, labels, bins)
+    rows, (confidence, correct), by_class = (
+        of_logits(logits, labels, bins) if probs is None else of_probs(probs, labels, bins)
+    )
     per_row = score_rows(rows)
     parts = splits(rows, per_row.mean(1))
 
     n, classes = rows.scores.shape
-    result = Summary(n=n, classes=classes, bins=bins, **top_label_metrics(confidence, correct, bins))
+    result = Summary(
+        n=n, classes=classes, bins=bins, **top_label_metrics(confidence, correct, bins)
+    )
     result["classwise_ece"] = by_class.ece()
     for name, row, split in zip(("nll", "brier"), per_row, parts, strict=True):
-        result.update({name: float(row.mean()), f"{name}_refinement": split.refinement, f"{name}_calibration": split.calibration})
+        result.update(
+            {
+                name: float(row.mean()),
+                f"{name}_refinement": split.refinement,
+                f"{name}_calibration": split.calibration,
+            }
+        )
     result["temperature"] = parts[0].temperature
     if not interval:
         return result
 
     add_resampled(result, *resample(confidence, correct, bins=bins, resamples=resamples, seed=seed))
-    for which, (name, split, expected) in enumerate(zip(("nll", "brier"), parts, null_scores(rows.scores), strict=True)):
+    for which, (name, split, expected) in enumerate(
+        zip(("nll", "brier"), parts, null_scores(rows.scores), strict=True)
+    ):
         known = math.isfinite(split.temperature)
         after = score_rows(rows, 1 / split.temperature)[which] if known else per_row[which]
         add_score(result, name, per_row[which], after, expected)
     p = rows.scores.softmax(1) if probs is None else matrix(probs, "probs")
-    result.add("classwise_ece", classwise_interval(by_class, p, rows.labels), classwise_null(by_class, resamples, seed))
+    result.add(
+        "classwise_ece",
+        classwise_interval(by_class, p, rows.labels),
+        classwise_null(by_class, resamples, seed),
+    )
     return result
 
 
@@ -203,8 +247,12 @@ def add_resampled(result: Summary, boot: Statistics, null: Statistics) -> None:
         within = (-math.inf, math.inf) if name.startswith("debiased_squared_ce") else (0.0, 1.0)
         result.add(name, centred(result[name], boot[name], within=within), band(null[name]))
     for name in tested(result):
-        result[f"{name}_p_value"] = (1 + int((null[name] >= result[name]).sum())) / (1 + len(null[name]))
-    result["p_value"] = min(1.0, len(TESTED) * min(result[f"{name}_p_value"] for name in tested(result)))
+        result[f"{name}_p_value"] = (1 + int((null[name] >= result[name]).sum())) / (
+            1 + len(null[name])
+        )
+    result["p_value"] = min(
+        1.0, len(TESTED) * min(result[f"{name}_p_value"] for name in tested(result))
+    )
     result["verdict"] = verdict(result)
 
 
@@ -223,16 +271,29 @@ def add_score(result: Summary, name: str, before: Tensor, after: Tensor, null: N
 
 
 def mean_interval(values: Tensor) -> Interval:
-    """The normal interval of a mean of rows that cannot be below zero; NaN where a row is infinite, or there is but one."""
-    mean, spread = float(values.mean()), Z * float(values.std(correction=min(1, len(values) - 1))) / math.sqrt(len(values))
+    """The normal interval of a mean of rows that cannot be below zero.
+
+    NaN where a row is infinite, or there is but one.
+    """
+    mean, spread = (
+        float(values.mean()),
+        Z * float(values.std(correction=min(1, len(values) - 1))) / math.sqrt(len(values)),
+    )
     known = math.isfinite(spread) and len(values) > 1
-    return Interval(max(0.0, mean - spread), mean + spread) if known else Interval(math.nan, math.nan)
+    return (
+        Interval(max(0.0, mean - spread), mean + spread) if known else Interval(math.nan, math.nan)
+    )
 
 
 def classwise_interval(by_class: Bins, probs: Tensor, labels: Tensor) -> Interval:
-    """The delta method: each row's share in the classwise ECE, with the signs of the gaps as they stand."""
+    """The delta method.
+
+    Each row's share in the classwise ECE, with the signs of the gaps as they stand.
+    """
     classes, width = by_class.count.shape
-    sign = torch.from_numpy(np.sign(by_class.confidence - by_class.correct)).to(probs.device).flatten()
+    sign = (
+        torch.from_numpy(np.sign(by_class.confidence - by_class.correct)).to(probs.device).flatten()
+    )
     names = torch.arange(classes, device=probs.device)
     share = torch.empty(len(probs), dtype=torch.float64, device=probs.device)
     for rows in blocks(*probs.shape):
@@ -243,7 +304,10 @@ def classwise_interval(by_class: Bins, probs: Tensor, labels: Tensor) -> Interva
 
 
 def classwise_null(by_class: Bins, resamples: int, seed: int) -> Interval:
-    """Labels drawn from the probabilities, as binomial counts a class and bin; of two classes one mirrors the other."""
+    """Labels drawn from the probabilities, as binomial counts a class and bin.
+
+    Of two classes one mirrors the other.
+    """
     count, total = (x[:1] if len(x) == 2 else x for x in (by_class.count, by_class.confidence))
     filled = count > 0
     trials, expected = count[filled].astype(np.int64), total[filled]
@@ -251,7 +315,8 @@ def classwise_null(by_class: Bins, resamples: int, seed: int) -> Interval:
     rng = np.random.default_rng(seed)
     resamples = min(resamples, max(100, 2_000_000 // len(trials)))
     draws = [
-        np.abs(rng.binomial(trials, chance, (many, len(trials))) - expected).sum(1) for many in batches(resamples, len(trials))
+        np.abs(rng.binomial(trials, chance, (many, len(trials))) - expected).sum(1)
+        for many in batches(resamples, len(trials))
     ]
     return band(np.concatenate(draws) / (by_class.n * len(count)))
 
@@ -262,7 +327,13 @@ def verdict(s: Summary) -> str:
     if s["p_value"] > 1 - LEVEL:
         return f"Cannot be told from a calibrated model: its {evidence(s, 'ece')} ({chance})."
     over, under = s["accuracy"] < s["accuracy_null_low"], s["accuracy"] > s["accuracy_null_high"]
-    kind = "Overconfident" if over else "Underconfident" if under else "Miscalibrated, too sure here and not sure enough there"
+    kind = (
+        "Overconfident"
+        if over
+        else "Underconfident"
+        if under
+        else "Miscalibrated, too sure here and not sure enough there"
+    )
     says = f"it says {show(s['confidence'], True)} and is right {show(s['accuracy'], True)} of the time"
     clearest = min(tested(s), key=lambda name: s[f"{name}_p_value"])
     return f"{kind}: {says}. Its {evidence(s, clearest)} ({chance})."

@@ -1,14 +1,16 @@
-"""The best temperature: where the mean NLL, or the mean Brier score, of softmax(scores / T) is least.
+"""The best temperature: where the mean NLL, or the mean Brier score, of softmax(scores / T) is
+least.
 
-A score and three derivatives cost one pass over the N x K numbers (softmaxes.py), and give a step whose error is of the third
-order. Passes over all rows are dear, so:
+A score and three derivatives cost one pass over the N x K numbers (softmaxes.py), and give a step
+whose error is of the third order. Passes over all rows are dear, so:
 
     1. find the optimum of a sample of rows, evenly spread            about 1 / sqrt(rows of the sample) from the goal
     2. one step on all rows in float32, where there are many          about 1e-5 from it
     3. steps on all rows in float64 until the next would not count    as a rule one
 
-Only the last kind decides: the result is exact and does not depend on the sample. NLL and Brier share every pass. Nothing is
-assumed about the size of the scores: the search starts from their spread and goes as far as it must.
+Only the last kind decides: the result is exact and does not depend on the sample. NLL and Brier
+share every pass. Nothing is assumed about the size of the scores: the search starts from their
+spread and goes as far as it must.
 """
 
 import math
@@ -23,7 +25,8 @@ from maccal.metrics.softmaxes import Rows, compiled, slopes
 SAMPLE, SHARE = 2048, 64  # rows of the sample: so many, or one in SHARE where that is more
 LARGE = 1 << 18  # numbers from which a pass in float32 pays
 STRIDE = 2.0  # largest change of log(1 / T) in a step
-EXACT, CLOSE = 1e-13, 1e-9  # a search is over when its next step would be below this; CLOSE leaves the score itself exact
+# a search is over when its next step would be below this; CLOSE leaves the score itself exact
+EXACT, CLOSE = 1e-13, 1e-9
 FEW, STEPS = 8, 200  # after FEW steps on all rows it is time to ask whether there is an optimum
 END = 5.0  # how far to go in log(1 / T) where a score falls for ever
 SAFE = 70.0  # logs of spreads up to 1e30 and down to 1e-30 leave room for cubes
@@ -38,7 +41,10 @@ class Best(NamedTuple):
 
 @dataclass
 class Descent:
-    """The way down one score, in log(1 / T): a step for each evaluation, inside a shrinking bracket."""
+    """The way down one score, in log(1 / T).
+
+    A step for each evaluation, inside a shrinking bracket.
+    """
 
     place: float
     ends: tuple[float, float] = (-math.inf, math.inf)
@@ -54,7 +60,9 @@ class Descent:
         return 0.0 if self.done else math.exp(self.place)
 
     def step(self, value: float, first: float, second: float, third: float) -> None:
-        """Go on from the score at this place and its derivatives in x, where 1 / T is multiplied by 1 + x."""
+        """Go on from the score at this place and its derivatives in x, where 1 / T is multiplied by
+        1 + x.
+        """
         self.low, self.high = (self.place, self.high) if first < 0 else (self.low, self.place)
         x = zero_of_slope(first, second, third)
         if second > 0 and abs(x) ** 3 * (1 + (third / second) ** 2) < self.enough:
@@ -72,7 +80,10 @@ class Descent:
 
 
 def zero_of_slope(first: float, second: float, third: float) -> float:
-    """Halley's step, or Newton's where it is long; infinite, downhill, where the score is not convex."""
+    """Halley's step, or Newton's where it is long.
+
+    Infinite, downhill, where the score is not convex.
+    """
     if second <= 0:
         return math.copysign(math.inf, -first)
     newton = -first / second
@@ -93,10 +104,11 @@ def search(rows: Rows, ways: list[Descent], steps: int, fine: bool = True) -> No
 
 
 def best(rows: Rows, nll: bool, brier: bool) -> tuple[Best | None, Best | None]:
-    """Where NLL and Brier are least, of those asked for; None also where the NLL has no least value.
+    """Where NLL and Brier are least, of those asked for; None also where the NLL has no least
+    value.
 
-    The Brier score may have several low points: this is the one downhill from the best NLL of the sample, within END of it.
-    """
+    The Brier score may have several low points: this is the one downhill from the best NLL of the
+    sample, within END of it."""
     rows, shift = normal_size(rows)
     ways = from_sample(thinned(rows), nll, brier)
     if rows.scores.numel() >= LARGE and compiled(rows):
@@ -108,13 +120,18 @@ def best(rows: Rows, nll: bool, brier: bool) -> tuple[Best | None, Best | None]:
         nll, ways[0].done = False, True
     search(rows, ways, STEPS)
     if not all(way.done for way in ways):
-        raise ValueError("the best temperature was not found; are there logits of very different sizes among these rows?")
+        raise ValueError(
+            "the best temperature was not found; are there logits of very different sizes among these rows?"
+        )
     found = [Best(way.place + shift, way.value) for way in ways]
     return found[0] if nll else None, found[1] if brier else None
 
 
 def from_sample(sample: Rows, nll: bool, brier: bool) -> list[Descent]:
-    """Where to start on all rows: the sample's best NLL, and downhill from there its best Brier score."""
+    """Where to start on all rows.
+
+    The sample's best NLL, and downhill from there its best Brier score.
+    """
     start = -log_spread(sample)
     first = Descent(start, (start - 2 * END, start + 2 * END))
     if bool(labels_scores(sample).isfinite().all()):
@@ -123,7 +140,10 @@ def from_sample(sample: Rows, nll: bool, brier: bool) -> list[Descent]:
     second = Descent(first.place, ends)
     if brier:
         search(sample, [Descent(0.0, done=True), second], STEPS, fine=False)
-    return [Descent(first.place, first.ends, done=not nll), Descent(second.place, ends, done=not brier)]
+    return [
+        Descent(first.place, first.ends, done=not nll),
+        Descent(second.place, ends, done=not brier),
+    ]
 
 
 def thinned(rows: Rows) -> Rows:
@@ -134,10 +154,11 @@ def thinned(rows: Rows) -> Rows:
 
 
 def log_spread(rows: Rows) -> float:
-    """Log of how far the largest score of a row is above the mean of its finite ones, in the middle of some rows; else 0.
+    """Log of how far the largest score of a row is above the mean of its finite ones, in the middle
+    of some rows; else 0.
 
-    The middle, as a few rows may be of another size. Counted in units of the largest, as differences might overflow.
-    """
+    The middle, as a few rows may be of another size. Counted in units of the largest, as
+    differences might overflow."""
     some = rows.scores[:: max(1, len(rows.scores) // 256)].double()
     finite = some.isfinite()
     some = some.where(finite, 0.0)
@@ -150,7 +171,10 @@ def log_spread(rows: Rows) -> float:
 
 
 def normal_size(rows: Rows) -> tuple[Rows, float]:
-    """Scores whose cubes fit in float32, and the log of what they were multiplied by: a power of two, so nothing is rounded."""
+    """Scores whose cubes fit in float32, and the log of what they were multiplied by.
+
+    A power of two, so nothing is rounded.
+    """
     size = log_spread(rows)
     if abs(size) < SAFE:
         return rows, 0.0
@@ -163,10 +187,11 @@ def labels_scores(rows: Rows) -> Tensor:
 
 
 def runs_away(rows: Rows) -> Literal["", "T to 0", "T to infinity"]:
-    """Where the NLL falls for ever: if every label has the largest score, or if the labels' scores are no better than the mean.
+    """Where the NLL falls for ever: if every label has the largest score, or if the labels' scores
+    are no better than the mean.
 
-    The NLL is convex in 1 / T, with slope mean(mean score - label's score) at 0 and mean(largest - label's) at infinity.
-    """
+    The NLL is convex in 1 / T, with slope mean(mean score - label's score) at 0 and mean(largest -
+    label's) at infinity."""
     own = labels_scores(rows)
     if bool((own == rows.most).all()):
         return "T to 0"
@@ -180,7 +205,10 @@ def runs_away(rows: Rows) -> Literal["", "T to 0", "T to infinity"]:
 
 
 def end_of(rows: Rows) -> float:
-    """A place in log(1 / T) from where on a score that falls for ever hardly falls: END beyond 1 and beyond the spread's."""
+    """A place in log(1 / T) from where on a score that falls for ever hardly falls.
+
+    END beyond 1 and beyond the spread's.
+    """
     rows, shift = normal_size(rows)
     start = -log_spread(rows) + shift
     return max(END, start + END) if runs_away(rows) == "T to 0" else min(-END, start - END)

@@ -2,9 +2,10 @@
 
     build(name, classes)    a Net: .features(x) -> z (N x num_features), .head(z) -> logits, forward is both
 
-resnet50, resnet110, wrn26_10, densenet121 and resnet50_tiny are those of the focal-calibration code base that the paper trains on:
-3 x 3 stem without max-pooling, bottleneck blocks in resnet110 too. resnet110_basic and resnet8 to resnet56 are He's 6n + 2 for
-CIFAR; public weights for 20, 32, 44 and 56 load into them (`load_public`). resnet10 is ours, for the benchmark on processors.
+resnet50, resnet110, wrn26_10, densenet121 and resnet50_tiny are those of the focal-calibration code
+base that the paper trains on: 3 x 3 stem without max-pooling, bottleneck blocks in resnet110 too.
+resnet110_basic and resnet8 to resnet56 are He's 6n + 2 for CIFAR; public weights for 20, 32, 44 and
+56 load into them (`load_public`). resnet10 is ours, for the benchmark on processors.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +25,8 @@ __all__ = ["MODELS", "Net", "build", "load_public"]
 MODELS: Mapping[str, Callable[[int], Net]] = {
     "resnet50": partial(bottleneck_resnet, (3, 4, 6, 3)),
     "resnet110": partial(bottleneck_resnet, (3, 4, 26, 3)),
-    "resnet50_tiny": partial(bottleneck_resnet, (3, 4, 6, 3), pool=2, scaled=True),  # 64 x 64 images
+    # 64 x 64 images
+    "resnet50_tiny": partial(bottleneck_resnet, (3, 4, 6, 3), pool=2, scaled=True),
     "wrn26_10": partial(wide_resnet, 4, 10),
     "densenet121": partial(densenet, (6, 12, 24, 16), 32),
     "resnet110_basic": partial(basic_resnet, 110),
@@ -49,7 +51,8 @@ def build(name: str, classes: int) -> Net:
 
 
 def load_public(network: Net, file: Path | str) -> Net:
-    """Weights of the public 6n + 2 networks for CIFAR-10: a checkpoint whose state_dict calls the head `linear`.
+    """Weights of the public 6n + 2 networks for CIFAR-10: a checkpoint whose state_dict calls the
+    head `linear`.
 
     FileError for a file that is not such a checkpoint, or that is of another network.
     """
@@ -67,12 +70,18 @@ def public_weights(path: Path) -> dict[str, Tensor]:
     with open_regular(path) as opened:
         try:
             weights = torch.load(opened, map_location="cpu", weights_only=True)["state_dict"]
-            tensors = {str(key): value for key, value in weights.items() if isinstance(value, Tensor)}
+            tensors = {
+                str(key): value for key, value in weights.items() if isinstance(value, Tensor)
+            }
         except Exception as error:  # unpickling may raise anything
             reason = " ".join(str(error).split())[:300]
-            raise FileError(path, f"not a checkpoint with a state_dict ({type(error).__name__}: {reason})") from None
+            raise FileError(
+                path, f"not a checkpoint with a state_dict ({type(error).__name__}: {reason})"
+            ) from None
     renamed = {}
     for key, value in tensors.items():
         name = key.removeprefix("module.")
-        renamed[name.replace("linear.", "head.") if name.startswith("linear.") else f"body.{name}"] = value
+        renamed[
+            name.replace("linear.", "head.") if name.startswith("linear.") else f"body.{name}"
+        ] = value
     return renamed

@@ -29,7 +29,12 @@ def densenet(blocks: tuple[int, ...], growth: int, classes: int) -> Net:
     layers: list[nn.Module] = [nn.Conv2d(3, width, 3, padding=1, bias=False)]
     for place, count in enumerate(blocks):
         if place:
-            layers += [nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, width // 2, 1, bias=False), nn.AvgPool2d(2)]
+            layers += [
+                nn.BatchNorm2d(width),
+                nn.ReLU(),
+                nn.Conv2d(width, width // 2, 1, bias=False),
+                nn.AvgPool2d(2),
+            ]
             width //= 2
         layers += [Dense(width + i * growth, growth) for i in range(count)]
         width += count * growth

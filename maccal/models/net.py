@@ -22,7 +22,14 @@ class Net(nn.Module):
 
 
 def scale_init(network: nn.Module) -> None:
-    """Convolutions from N(0, 2 / (k^2 out)), BatchNorm at 1 and 0: as the wide networks' sources draw them."""
+    """Convolutions from N(0, 2 / (k^2 out)), BatchNorm at 1 and 0.
+
+    As the wide networks' sources draw them.
+    """
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
-            nn.init.normal_(module.weight, 0, (2 / (module.kernel_size[0] * module.kernel_size[1] * module.out_channels)) ** 0.5)
+            nn.init.normal_(
+                module.weight,
+                0,
+                (2 / (module.kernel_size[0] * module.kernel_size[1] * module.out_channels)) ** 0.5,
+            )

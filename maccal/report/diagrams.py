@@ -1,15 +1,16 @@
 """Figures, in two steps: prepare_*() turns results into arrays, plot_*() draws arrays.
 
-The reliability diagram shows, for every bin that holds rows, the accuracy against the mean confidence. Around the diagonal lies
-the null band: where a calibrated model's bins would fall 95 times in 100, given how many rows each holds. A dot outside it
-with its interval clear of the diagonal is evidence; a dot inside it is not. Bins that hold few rows are pale. Below, how the rows
+The reliability diagram shows, for every bin that holds rows, the accuracy against the mean
+confidence. Around the diagonal lies the null band: where a calibrated model's bins would fall 95
+times in 100, given how many rows each holds. A dot outside it with its interval clear of the
+diagonal is evidence; a dot inside it is not. Bins that hold few rows are pale. Below, how the rows
 are spread over the bins.
 
-The path of keep shows a run of stage II: epoch by epoch, the confidence and accuracy that it compared, and below them the share of
-the weights it kept.
+The path of keep shows a run of stage II: epoch by epoch, the confidence and accuracy that it
+compared, and below them the share of the weights it kept.
 
-Colours are Okabe and Ito's, told apart by all common forms of colour vision, and position alone says the same in print.
-"""
+Colours are Okabe and Ito's, told apart by all common forms of colour vision, and position alone
+says the same in print."""
 
 import unicodedata
 import warnings
@@ -34,7 +35,8 @@ if TYPE_CHECKING:  # the report draws rows, and need not wait for torch
 LEVEL = 0.95  # as in metrics.resampling
 Z = float(ndtri((1 + LEVEL) / 2))
 FEW = 0.005  # a bin with a smaller share of the rows is drawn pale
-LINES: dict[str, Any] = {"accuracy": "-", "confidence": (0, (2.5, 1.2))}  # the two marks of the histogram
+# the two marks of the histogram
+LINES: dict[str, Any] = {"accuracy": "-", "confidence": (0, (2.5, 1.2))}
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ class Reliability:
     accuracy_high: np.ndarray
     null_low: np.ndarray  # where a calibrated model's accuracy would fall
     null_high: np.ndarray
-    numbers: Mapping[str, float]  # accuracy, confidence, ece, ece_low, ece_high, ece_null_low, ece_null_high
+    # accuracy, confidence, ece, ece_low, ece_high, ece_null_low, ece_null_high
+    numbers: Mapping[str, float]
 
 
 def prepare_reliability(bins: Sums, numbers: Mapping[str, float], name: str = "") -> Reliability:
@@ -87,8 +90,13 @@ def prepare_reliability(bins: Sums, numbers: Mapping[str, float], name: str = ""
     count, correct = bins.count[filled], bins.correct[filled]
     confidence, accuracy = bins.confidence[filled] / count, correct / count
     centre = (correct + Z**2 / 2) / (count + Z**2)
-    half = Z * np.sqrt(accuracy * (1 - accuracy) / count + Z**2 / (4 * count**2)) / (1 + Z**2 / count)
-    chance = [quantile(q, count, np.clip(confidence, 0, 1)) / count for q in ((1 - LEVEL) / 2, (1 + LEVEL) / 2)]
+    half = (
+        Z * np.sqrt(accuracy * (1 - accuracy) / count + Z**2 / (4 * count**2)) / (1 + Z**2 / count)
+    )
+    chance = [
+        quantile(q, count, np.clip(confidence, 0, 1)) / count
+        for q in ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+    ]
     return Reliability(
         name,
         low=bins.edges[:-1][filled],
@@ -117,17 +125,25 @@ def quantile(q: float, count: np.ndarray, p: np.ndarray) -> np.ndarray:
     while (low < high).any():  # halve the range that holds it
         middle = (low + high) // 2
         enough = bdtr(middle, n, p) >= q
-        low, high = np.where(enough, low, np.minimum(middle + 1, high)), np.where(enough, middle, high)
+        low, high = (
+            np.where(enough, low, np.minimum(middle + 1, high)),
+            np.where(enough, middle, high),
+        )
     return high.astype(np.float64)
 
 
-def reliability(probs: "Array | Mapping[str, Array]", labels: "Array", *, bins: int = 15, seed: int = 0) -> Figure:
-    """The reliability diagram of one model, or of several side by side: `reliability({"before": p, "after": q}, labels)`.
+def reliability(
+    probs: "Array | Mapping[str, Array]", labels: "Array", *, bins: int = 15, seed: int = 0
+) -> Figure:
+    """The reliability diagram of one model, or of several side by side: `reliability({"before": p,
+    "after": q}, labels)`.
 
     Returns a matplotlib Figure: `.savefig("reliability.svg")`, or show it in a notebook.
     """
     models = probs if isinstance(probs, Mapping) else {"": probs}
-    return plot_reliability([prepare_model(p, labels, bins, name, seed) for name, p in models.items()])
+    return plot_reliability(
+        [prepare_model(p, labels, bins, name, seed) for name, p in models.items()]
+    )
 
 
 def prepare_model(probs: "Array", labels: "Array", bins: int, name: str, seed: int) -> Reliability:
@@ -167,9 +183,24 @@ def plot_reliability(models: list[Reliability], theme: Theme | None = None) -> F
             continue
         draw_diagram(upper, models[place], theme, first=place % columns == 0)
         draw_histogram(lower, models[place], theme, tallest, first=place % columns == 0)
-    look: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": theme.quiet, "handlelength": 1.4, "columnspacing": 1.6}
-    patches = {"overconfident": theme.over, "underconfident": theme.under, "calibrated, 95 %": theme.band}
-    figure.legend(handles=legend(theme, patches), loc="outside lower center", ncols=3 if columns == 1 else 5, **look)
+    look: dict[str, Any] = {
+        "frameon": False,
+        "fontsize": 8,
+        "labelcolor": theme.quiet,
+        "handlelength": 1.4,
+        "columnspacing": 1.6,
+    }
+    patches = {
+        "overconfident": theme.over,
+        "underconfident": theme.under,
+        "calibrated, 95 %": theme.band,
+    }
+    figure.legend(
+        handles=legend(theme, patches),
+        loc="outside lower center",
+        ncols=3 if columns == 1 else 5,
+        **look,
+    )
     return figure
 
 
@@ -182,18 +213,47 @@ def grid(panels: int) -> tuple[int, int]:
 def draw_diagram(axes: Axes, model: Reliability, theme: Theme, first: bool) -> None:
     width = model.high - model.low
     middle = (model.low + model.high) / 2
-    axes.bar(middle, model.null_high - model.null_low, width, model.null_low, color=theme.band, linewidth=0, zorder=1)
+    axes.bar(
+        middle,
+        model.null_high - model.null_low,
+        width,
+        model.null_low,
+        color=theme.band,
+        linewidth=0,
+        zorder=1,
+    )
     axes.plot([0, 1], [0, 1], color=theme.quiet, linewidth=0.9, dashes=(4, 3), zorder=2)
     colour = np.where(model.accuracy < model.confidence, theme.over, theme.under)
     weight = np.where(model.share < FEW, 0.4, 1.0)  # bins of a handful of rows say little: pale
     gap = model.accuracy - model.confidence
     axes.bar(
-        model.confidence, gap, 0.62 * width, model.confidence, color=to_rgba_array(colour, 0.28 * weight), linewidth=0, zorder=3
+        model.confidence,
+        gap,
+        0.62 * width,
+        model.confidence,
+        color=to_rgba_array(colour, 0.28 * weight),
+        linewidth=0,
+        zorder=3,
     )
     strong = to_rgba_array(colour, weight)
-    axes.vlines(model.confidence, model.accuracy_low, model.accuracy_high, color=strong, linewidth=1.4, zorder=4, clip_on=False)
-    dots: dict[str, Any] = {"c": strong, "edgecolor": theme.paper, "linewidth": 0.9, "clip_on": False}
-    axes.scatter(model.confidence, model.accuracy, s=14 + 90 * np.sqrt(model.share), zorder=5, **dots)
+    axes.vlines(
+        model.confidence,
+        model.accuracy_low,
+        model.accuracy_high,
+        color=strong,
+        linewidth=1.4,
+        zorder=4,
+        clip_on=False,
+    )
+    dots: dict[str, Any] = {
+        "c": strong,
+        "edgecolor": theme.paper,
+        "linewidth": 0.9,
+        "clip_on": False,
+    }
+    axes.scatter(
+        model.confidence, model.accuracy, s=14 + 90 * np.sqrt(model.share), zorder=5, **dots
+    )
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     draw_heading(axes, model, theme)
     style(axes, theme)
@@ -206,18 +266,40 @@ def draw_heading(axes: Axes, model: Reliability, theme: Theme) -> None:
     words: dict[str, Any] = {"transform": axes.transAxes, "va": "bottom", "parse_math": False}
     interval = f"95 % interval {n['ece_low']:.2f} to {n['ece_high']:.2f} %"
     null = f"calibrated model {n['ece_null_low']:.2f} to {n['ece_null_high']:.2f} %"
-    axes.text(0, 1.045, f"ECE {n['ece']:.2f} %", fontsize=13, fontweight="bold", color=theme.ink, **words)
-    axes.text(1, 1.035, f"{interval}\n{null}", fontsize=8, linespacing=1.35, ha="right", color=theme.quiet, **words)
+    axes.text(
+        0, 1.045, f"ECE {n['ece']:.2f} %", fontsize=13, fontweight="bold", color=theme.ink, **words
+    )
+    axes.text(
+        1,
+        1.035,
+        f"{interval}\n{null}",
+        fontsize=8,
+        linespacing=1.35,
+        ha="right",
+        color=theme.quiet,
+        **words,
+    )
     axes.text(0, 1.135, short(model.name), fontsize=11, color=theme.ink, **words)
 
 
-def draw_histogram(axes: Axes, model: Reliability, theme: Theme, tallest: float, first: bool) -> None:
-    axes.bar((model.low + model.high) / 2, model.share, 0.86 * (model.high - model.low), color=theme.quiet, alpha=0.55, linewidth=0)
+def draw_histogram(
+    axes: Axes, model: Reliability, theme: Theme, tallest: float, first: bool
+) -> None:
+    axes.bar(
+        (model.low + model.high) / 2,
+        model.share,
+        0.86 * (model.high - model.low),
+        color=theme.quiet,
+        alpha=0.55,
+        linewidth=0,
+    )
     for key, dashes in LINES.items():
         axes.axvline(model.numbers[key], color=theme.ink, linewidth=1.2, linestyle=dashes)
     axes.set(xlim=(0, 1), ylim=(0, min(1.0, 1.08 * tallest)))
     style(axes, theme)
-    axes.yaxis.set_major_locator(MultipleLocator(0.5 if tallest > 0.5 else 0.2 if tallest > 0.2 else 0.1))
+    axes.yaxis.set_major_locator(
+        MultipleLocator(0.5 if tallest > 0.5 else 0.2 if tallest > 0.2 else 0.1)
+    )
     axes.tick_params(labelbottom=True)  # in every row of panels, though they share the axis
     axes.set_xlabel("confidence", color=theme.quiet, fontsize=9)
     axes.set_ylabel("rows" if first else "", color=theme.quiet, fontsize=9)
@@ -241,24 +323,42 @@ def prepare_keep(history: Sequence[Mapping[str, float]], name: str = "") -> Keep
     [0.5]
     """
     keys = ("epoch", "keep", "confidence", "target")
-    return KeepPath(name, *(np.array([entry[key] for entry in history], dtype=np.float64) for key in keys))
+    return KeepPath(
+        name, *(np.array([entry[key] for entry in history], dtype=np.float64) for key in keys)
+    )
 
 
 def plot_keep(paths: list[KeepPath], theme: Theme | None = None) -> Figure:
-    """One column a run, three at most: confidence and what it should be above, each on its own scale, and keep below."""
+    """One column a run, three at most.
+
+    Confidence and what it should be above, each on its own scale, and keep below.
+    """
     theme = theme or Theme()
     columns = len(paths)
     if not 1 <= columns <= 3:
-        raise ValueError(f"{columns} paths of keep; a figure shows one to three, so draw several figures")
+        raise ValueError(
+            f"{columns} paths of keep; a figure shows one to three, so draw several figures"
+        )
     figure = Figure(figsize=(3.9 * columns + 0.5, 4.1), facecolor=theme.paper)
     figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.06, hspace=0.0)
     axes = figure.subplots(2, columns, squeeze=False, height_ratios=[2.2, 1.0], sharex="col")
     for place, path in enumerate(paths):
         draw_feedback(axes[0, place], path, theme, first=place == 0)
         draw_keep(axes[1, place], path, theme, first=place == 0)
-    look: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": theme.quiet, "handlelength": 1.4, "columnspacing": 1.6}
+    look: dict[str, Any] = {
+        "frameon": False,
+        "fontsize": 8,
+        "labelcolor": theme.quiet,
+        "handlelength": 1.4,
+        "columnspacing": 1.6,
+    }
     sides = {"too sure": theme.over, "not sure enough": theme.under}
-    figure.legend(handles=legend(theme, sides, "wanted"), loc="outside lower center", ncols=2 if columns == 1 else 4, **look)
+    figure.legend(
+        handles=legend(theme, sides, "wanted"),
+        loc="outside lower center",
+        ncols=2 if columns == 1 else 4,
+        **look,
+    )
     return figure
 
 
@@ -266,9 +366,20 @@ def draw_feedback(axes: Axes, path: KeepPath, theme: Theme, first: bool) -> None
     """The two lines that stage II compares, and their gap in the colour of its sign."""
     over = path.confidence > path.target
     for side, colour in ((over, theme.over), (~over, theme.under)):
-        axes.fill_between(path.epoch, path.target, path.confidence, side, interpolate=True, color=colour, alpha=0.28, linewidth=0)
+        axes.fill_between(
+            path.epoch,
+            path.target,
+            path.confidence,
+            side,
+            interpolate=True,
+            color=colour,
+            alpha=0.28,
+            linewidth=0,
+        )
     axes.plot(path.epoch, path.target, color=theme.ink, linewidth=1.4, linestyle=LINES["accuracy"])
-    axes.plot(path.epoch, path.confidence, color=theme.ink, linewidth=1.4, linestyle=LINES["confidence"])
+    axes.plot(
+        path.epoch, path.confidence, color=theme.ink, linewidth=1.4, linestyle=LINES["confidence"]
+    )
     words: dict[str, Any] = {"transform": axes.transAxes, "va": "bottom", "parse_math": False}
     axes.text(0, 1.05, short(path.name), fontsize=11, color=theme.ink, **words)
     style(axes, theme)
@@ -297,12 +408,17 @@ def draw_keep(axes: Axes, path: KeepPath, theme: Theme, first: bool) -> None:
     axes.set_ylabel("weights kept" if first else "", color=theme.quiet, fontsize=9)
 
 
-def legend(theme: Theme, patches: Mapping[str, str], solid: str = "accuracy") -> list[Patch | Line2D]:
+def legend(
+    theme: Theme, patches: Mapping[str, str], solid: str = "accuracy"
+) -> list[Patch | Line2D]:
     """Coloured patches, and the two lines that every figure has."""
     lines = {solid: LINES["accuracy"], "mean confidence": LINES["confidence"]}
     return [
         *(Patch(color=colour, label=label, linewidth=0) for label, colour in patches.items()),
-        *(Line2D([], [], color=theme.ink, linewidth=1.2, linestyle=dashes, label=label) for label, dashes in lines.items()),
+        *(
+            Line2D([], [], color=theme.ink, linewidth=1.2, linestyle=dashes, label=label)
+            for label, dashes in lines.items()
+        ),
     ]
 
 
@@ -321,7 +437,10 @@ def short(name: str, most: int = 40) -> str:
 
 @contextmanager
 def any_letters() -> Iterator[None]:
-    """No warning of letters that the measuring font lacks: in a page the text is text, and the reader's fonts show it."""
+    """No warning of letters that the measuring font lacks.
+
+    In a page the text is text, and the reader's fonts show it.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")
         yield

@@ -1,4 +1,7 @@
-"""The page of an evaluation: what is measured of one model, or of several on the same rows, and what it means."""
+"""The page of an evaluation.
+
+What is measured of one model, or of several on the same rows, and what it means.
+"""
 
 import json
 import math
@@ -34,8 +37,8 @@ def evaluation_page(
 ) -> str:
     """The page of one model or of several on the same rows.
 
-    Differences: of the second model and the first, or pairs of any two. Histories: of up to three runs of stage II, by name.
-    """
+    Differences: of the second model and the first, or pairs of any two. Histories: of up to three
+    runs of stage II, by name."""
     if isinstance(differences, Mapping):
         differences = [Compared(models[0], models[1], differences)]
     pairs = list(differences or [])
@@ -55,8 +58,15 @@ def evaluation_page(
         models=models,
         table=table,
         compared=bool(alone),
-        pairs=[(p, [conclusion(key, d, [p.first, p.second]) for key, d in p.differences.items()]) for p in pairs],
-        figure=svg(plot_reliability([prepare_reliability(m.bins, m.numbers, m.name) for m in models], PLACEHOLDERS)),
+        pairs=[
+            (p, [conclusion(key, d, [p.first, p.second]) for key, d in p.differences.items()])
+            for p in pairs
+        ],
+        figure=svg(
+            plot_reliability(
+                [prepare_reliability(m.bins, m.numbers, m.name) for m in models], PLACEHOLDERS
+            )
+        ),
         keep=svg(plot_keep(paths, PLACEHOLDERS)) if paths else None,
         css=Markup((Path(__file__).parent / "templates" / "report.css").read_text()),
         rows=Markup(json.dumps([m.row for m in models], indent=1).replace("<", "\\u003c")),
@@ -65,7 +75,12 @@ def evaluation_page(
 
 def scale(key: str, models: list[Evaluated]) -> tuple[float, float]:
     """The common range of a metric's small pictures: from zero, unless the numbers are far from it."""
-    ends = [m.numbers[name] for m in models for name in (key, *(key + end for end in ENDS)) if name in m.numbers]
+    ends = [
+        m.numbers[name]
+        for m in models
+        for name in (key, *(key + end for end in ENDS))
+        if name in m.numbers
+    ]
     finite = [end for end in ends if math.isfinite(end)] or [0.0]
     low, high = min(finite), max(finite)
     low = low if low > 0.5 * high else min(low, 0.0)
@@ -82,27 +97,35 @@ def cell(key: str, percent: bool, numbers: Summary, limits: tuple[float, float])
 
 
 def picture(key: str, numbers: Summary, limits: tuple[float, float]) -> Markup:
-    """The null band as a bar, the interval as a line, the number as a dot; what is infinite or absent is left out."""
+    """The null band as a bar, the interval as a line, the number as a dot.
+
+    What is infinite or absent is left out.
+    """
     value, low, high, null_low, null_high = (
         round(4 + 112 * (numbers.get(name, math.nan) - limits[0]) / (limits[1] - limits[0]), 2)
         for name in (key, *(key + end for end in ENDS))
     )
     parts = []
     if math.isfinite(null_low + null_high):
-        parts.append(f'<rect class="band" x="{null_low}" y="2" width="{max(1.0, null_high - null_low):.2f}" height="12"/>')
+        parts.append(
+            f'<rect class="band" x="{null_low}" y="2" width="{max(1.0, null_high - null_low):.2f}" height="12"/>'
+        )
     if math.isfinite(low + high):
         parts.append(f'<path class="reach" d="M{low} 8H{high}"/>')
     if math.isfinite(value):
         parts.append(f'<circle cx="{value}" cy="8" r="3.2"/>')
-    return Markup('<svg class="mini" viewBox="0 0 120 16" width="120" height="16" aria-hidden="true">{}</svg>').format(
-        Markup("".join(parts))
-    )
+    return Markup(
+        '<svg class="mini" viewBox="0 0 120 16" width="120" height="16" aria-hidden="true">{}</svg>'
+    ).format(Markup("".join(parts)))
 
 
 def change(d: Difference | None, percent: bool) -> dict[str, str]:
     if d is None or math.isnan(d.difference):
         return {"value": "", "p": ""}
-    return {"value": f"{'+' if d.difference > 0 else ''}{show(d.difference, percent)}", "p": probability(d.p_value)}
+    return {
+        "value": f"{'+' if d.difference > 0 else ''}{show(d.difference, percent)}",
+        "p": probability(d.p_value),
+    }
 
 
 def conclusion(key: str, d: Difference, models: list[Evaluated]) -> str:

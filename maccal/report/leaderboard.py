@@ -1,11 +1,12 @@
-"""The benchmark as one self-contained page: standing, claims, leaderboard, the paper's tables and figures, and runs that failed.
+"""The benchmark as one self-contained page: standing, claims, leaderboard, the paper's tables and
+figures, and runs that failed.
 
     leaderboard_page(rows)    rows as in results/bench-cpu.jsonl; the same rows give the same bytes
 
-The leaderboard is drawn in the browser from data in the page, as many lines at a time as one reads, so that ten thousand sort at
-once; the script is the one beside this file, and the page's policy lets no other run. The figures are drawn here, each once: their
-colours are the page's, so that they follow it from light to dark and to paper.
-"""
+The leaderboard is drawn in the browser from data in the page, as many lines at a time as one reads,
+so that ten thousand sort at once; the script is the one beside this file, and the page's policy
+lets no other run. The figures are drawn here, each once: their colours are the page's, so that they
+follow it from light to dark and to paper."""
 
 import base64
 import hashlib
@@ -32,7 +33,8 @@ from maccal.report.tables import printed_ece, tables, word
 HERE = Path(__file__).parent / "templates"
 DPI = 200  # of what is a picture within a drawing
 IDS = re.compile(r'(\sid="|href="#|url\(#)')  # what begins an id, or a mention of one
-PAGE_COLOURS = {SERIES[0]: "var(--under)", SERIES[1]: "var(--over)"}  # the same on white, brighter on black
+# the same on white, brighter on black
+PAGE_COLOURS = {SERIES[0]: "var(--under)", SERIES[1]: "var(--over)"}
 
 
 class Cell(NamedTuple):
@@ -63,12 +65,21 @@ HEADINGS = (
     Heading("ECE", "mean over seeds, in per cent"),
     Heading("± seeds", "standard deviation over seeds"),
     Heading(
-        "95 % interval", "of the ECE on other test images, mean of the bootstrap intervals of the seeds; sorts by its upper end"
+        "95 % interval",
+        "of the ECE on other test images, mean of the bootstrap intervals of the seeds; sorts by its upper end",
     ),
-    Heading("calibrated", "where the ECE of a calibrated model with these confidences would fall; sorts by its upper end"),
-    Heading("paper", "the paper's ECE: of the same network, else (≈) the mean of its networks on that data set"),
+    Heading(
+        "calibrated",
+        "where the ECE of a calibrated model with these confidences would fall; sorts by its upper end",
+    ),
+    Heading(
+        "paper",
+        "the paper's ECE: of the same network, else (≈) the mean of its networks on that data set",
+    ),
     Heading("− vanilla", "ECE less vanilla's, and whether chance explains it"),
-    Heading("− best", "ECE less the lowest on that data set and network, and whether chance explains it"),
+    Heading(
+        "− best", "ECE less the lowest on that data set and network, and whether chance explains it"
+    ),
     Heading("accuracy", "in per cent"),
     Heading("AECE", "in per cent"),
     Heading("MCE", "in per cent"),
@@ -79,9 +90,15 @@ HEADINGS = (
 
 
 def leaderboard_page(
-    rows: Sequence[Row], *, figures: Mapping[str, str] | None = None, title: str = "Calibration methods, compared"
+    rows: Sequence[Row],
+    *,
+    figures: Mapping[str, str] | None = None,
+    title: str = "Calibration methods, compared",
 ) -> str:
-    """The page of these rows and all figures that can be drawn of them; `figures`, SVG texts by name, are shown instead."""
+    """The page of these rows and all figures that can be drawn of them.
+
+    `figures`, SVG texts by name, are shown instead.
+    """
     book, script = Book.of(rows), (HERE / "leaderboard.js").read_text()
     lines = board(book)
     drawn, absent = drawings(rows) if figures is None else (given(figures), [])
@@ -103,15 +120,23 @@ def leaderboard_page(
         failures=sorted((str(row["name"]), str(row["error"])) for row in rows if "error" in row),
         css=Markup((HERE / "report.css").read_text() + (HERE / "leaderboard.css").read_text()),
         script=Markup(script),
-        policy="sha256-" + base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode(),
-        board=Markup(json.dumps(lines, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")),
+        policy="sha256-"
+        + base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode(),
+        board=Markup(
+            json.dumps(lines, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+        ),
     )
 
 
 def drawings(rows: Sequence[Row]) -> tuple[list[Drawing], list[tuple[str, str]]]:
-    """The figures in the order of the paper, and the titles of those that lack rows with what to run."""
+    """The figures in the order of the paper, and the titles of those that lack rows with what to
+    run.
+    """
     drawn, absent = draw_all(rows, PLACEHOLDERS)
-    made = [Drawing(name, FIGURES[name].title, FIGURES[name].caption, inlined(svg(f, DPI), name)) for name, f in drawn.items()]
+    made = [
+        Drawing(name, FIGURES[name].title, FIGURES[name].caption, inlined(svg(f, DPI), name))
+        for name, f in drawn.items()
+    ]
     return made, [(FIGURES[name].title, reason) for name, reason in absent.items()]
 
 
@@ -125,8 +150,9 @@ def given(figures: Mapping[str, str]) -> list[Drawing]:
 def inlined(text: str, name: str) -> Markup:
     """An SVG among others on a page: the page's colours, and ids that begin with its name.
 
-    >>> inlined('<svg><path id="a" style="fill: #0072b2"/><use xlink:href="#a" clip-path="url(#b)"/></svg>', "gamma")
-    Markup('<svg><path id="gamma-a" style="fill: var(--under)"/><use xlink:href="#gamma-a" clip-path="url(#gamma-b)"/></svg>')
+    >>> drawing = '<path id="a" style="fill: #0072b2"/><use xlink:href="#a" clip-path="url(#b)"/>'
+    >>> print(inlined(drawing, "gamma"))
+    <path id="gamma-a" style="fill: var(--under)"/><use xlink:href="#gamma-a" clip-path="url(#gamma-b)"/>
     """
 
     def own(tag: str) -> str:
@@ -138,11 +164,16 @@ def inlined(text: str, name: str) -> Markup:
 def differs(book: Book) -> list[str]:
     """Our settings that are not the paper's."""
     theirs = {(row["data"], row["model"]) for row in paper.table("table1")}
-    return [f"{word(s)}, {s.model}" for s in book.settings if s.limit or (s.data, s.model) not in theirs]
+    return [
+        f"{word(s)}, {s.model}" for s in book.settings if s.limit or (s.data, s.model) not in theirs
+    ]
 
 
 def board(book: Book) -> list[dict[str, Any]]:
-    """The lines of the leaderboard, lowest ECE first: what each column sorts by and shows, and the details."""
+    """The lines of the leaderboard, lowest ECE first.
+
+    What each column sorts by and shows, and the details.
+    """
     measured = [line for line in book.lines if line.values("ece")]
     ordered = sorted(measured, key=lambda line: (line.mean("ece"), line.setting, line.variant))
     best: dict[Any, Line] = {}
@@ -151,16 +182,29 @@ def board(book: Book) -> list[dict[str, Any]]:
     made = []
     for line in ordered:
         columns = cells(line, book, best[line.setting])
-        made.append({"sort": [c.sort for c in columns], "text": [c.text for c in columns], "more": details(line)})
+        made.append(
+            {
+                "sort": [c.sort for c in columns],
+                "text": [c.text for c in columns],
+                "more": details(line),
+            }
+        )
     return made
 
 
 def cells(line: Line, book: Book, best: Line) -> list[Cell]:
     """In the order of HEADINGS."""
-    vanilla, printed, spread = book.get(line.setting, "vanilla"), published(line), line.spread("ece")
+    vanilla, printed, spread = (
+        book.get(line.setting, "vanilla"),
+        published(line),
+        line.spread("ece"),
+    )
     times = book.seconds(line).values()
     return [
-        *(Cell(text.lower(), text) for text in (titled(line.variant), placed(line), line.setting.model)),
+        *(
+            Cell(text.lower(), text)
+            for text in (titled(line.variant), placed(line), line.setting.model)
+        ),
         share(line, "ece"),
         Cell(clean(spread), points(spread)),
         reach(line, "ece"),
@@ -191,7 +235,9 @@ def share(line: Line, key: str) -> Cell:
 
 def reach(line: Line, key: str) -> Cell:
     low, high = line.mean(f"{key}_low"), line.mean(f"{key}_high")
-    return Cell(clean(high), f"{points(low)} to {points(high)}" if math.isfinite(low + high) else "–")
+    return Cell(
+        clean(high), f"{points(low)} to {points(high)}" if math.isfinite(low + high) else "–"
+    )
 
 
 def published(line: Line) -> Cell:
@@ -212,7 +258,11 @@ def against(line: Line, other: Line | None, itself: str) -> Cell:
 
 def tested_words(found: Contrast) -> str:
     """The difference, and below it the test: p-value and what it is of."""
-    note = "both calibrated" if found.alike else f"{chance(found.p_value)}, {found.how.replace(' of one seed', '')}"
+    note = (
+        "both calibrated"
+        if found.alike
+        else f"{chance(found.p_value)}, {found.how.replace(' of one seed', '')}"
+    )
     return f"{points(found.difference, sign=True)}\n{note}"
 
 
@@ -220,7 +270,11 @@ def details(line: Line) -> dict[str, Any]:
     """What opening a line shows: its choices, and a diagram a seed."""
     first = next(iter(line.runs.values()))
     run = first["run"]
-    about = {"settings": run.get("settings"), "stage II": run.get("stage2"), "feedback": run.get("feedback")}
+    about = {
+        "settings": run.get("settings"),
+        "stage II": run.get("stage2"),
+        "feedback": run.get("feedback"),
+    }
     chosen = {key: worded(value) for key, value in about.items() if value}
     epochs = first.get("trained", {}).get("epochs")
     return {

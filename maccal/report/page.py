@@ -1,12 +1,13 @@
-"""Results in, one self-contained HTML file out: no network, inline SVG, light and dark, every user string escaped.
+"""Results in, one self-contained HTML file out: no network, inline SVG, light and dark, every user
+string escaped.
 
     maccal.report.evaluated     the page of one model, or of several on the same rows
     maccal.report.leaderboard    the page of the benchmark
 
-Here is what both need. Pages are built by Jinja from the templates beside this file. Figures come from plots.py; they are
-drawn in placeholder colours which are then replaced by the page's CSS variables, so that one drawing serves both colour
-schemes. Only tags are changed: what a user calls a model is drawn as it is.
-"""
+Here is what both need. Pages are built by Jinja from the templates beside this file. Figures come
+from plots.py; they are drawn in placeholder colours which are then replaced by the page's CSS
+variables, so that one drawing serves both colour schemes. Only tags are changed: what a user calls
+a model is drawn as it is."""
 
 import io
 import re
@@ -33,7 +34,9 @@ def listing(words: Sequence[str]) -> str:
 
 
 TAG = re.compile("<[^<>]*>")
-PLACEHOLDERS = Theme(**{field.name: f"#{number:06x}" for number, field in enumerate(fields(Theme), start=0x010203)})
+PLACEHOLDERS = Theme(
+    **{field.name: f"#{number:06x}" for number, field in enumerate(fields(Theme), start=0x010203)}
+)
 VARIABLES = {colour: f"var(--{name})" for name, colour in asdict(PLACEHOLDERS).items()}
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -46,10 +49,11 @@ TEMPLATES.filters["listing"] = listing
 
 
 def svg(figure: Figure, dpi: float = 100) -> Markup:
-    """The figure as inline SVG whose colours are CSS variables and whose text is text; the same bytes every time.
+    """The figure as inline SVG whose colours are CSS variables and whose text is text; the same
+    bytes every time.
 
-    `dpi` is of what is a picture within the drawing. Figure.savefig would draw all of it twice, once for the layout alone.
-    """
+    `dpi` is of what is a picture within the drawing. Figure.savefig would draw all of it twice,
+    once for the layout alone."""
     buffer, before = io.StringIO(), figure.dpi
     figure.dpi = dpi
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))

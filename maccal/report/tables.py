@@ -1,8 +1,9 @@
-"""The paper's five tables in its layout, filled with our rows: ours large, the paper's number small beside it.
+"""The paper's five tables in its layout, filled with our rows: ours large, the paper's number small
+beside it.
 
-Columns are those of the paper and, before them, our own networks where they are others; beside those stands the mean of the
-paper's networks on that data set. A cell without a run is a dash, and what the paper gets wrong is marked with a note.
-"""
+Columns are those of the paper and, before them, our own networks where they are others; beside
+those stands the mean of the paper's networks on that data set. A cell without a run is a dash, and
+what the paper gets wrong is marked with a note."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,14 +17,24 @@ from maccal.bench.lines import Book, Line, Row, Setting, points, titled
 from maccal.bench.paper import TITLES, YARDSTICKS
 
 DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "tiny-imagenet": "Tiny-ImageNet"}
-LABELS = {"ece": "ECE", "aece": "AECE", "mce": "MCE", "accuracy": "accuracy", "auroc": "AUROC", "fpr95": "FPR95"}
+LABELS = {
+    "ece": "ECE",
+    "aece": "AECE",
+    "mce": "MCE",
+    "accuracy": "accuracy",
+    "auroc": "AUROC",
+    "fpr95": "FPR95",
+}
 UP = ("accuracy", "auroc")  # better when larger
 ERRATA = {erratum["id"]: erratum for erratum in paper.errata()}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A cell: our number and its spread over seeds as text, the paper's as printed, and the erratum about it."""
+    """A cell.
+
+    Our number and its spread over seeds as text, the paper's as printed, and the erratum about it.
+    """
 
     value: float = math.nan
     text: str = "–"
@@ -63,22 +74,43 @@ class Sheet:
         return list(spans.items())
 
 
-def sheet(name: str, title: str, about: str, columns: Sequence[Column], rows: Sequence[tuple[str, list[Entry]]]) -> Sheet:
+def sheet(
+    name: str,
+    title: str,
+    about: str,
+    columns: Sequence[Column],
+    rows: Sequence[tuple[str, list[Entry]]],
+) -> Sheet:
     """With the best of each column marked, and the notes on the paper's numbers."""
     cells = {entry.erratum for _, entries in rows for entry in entries if entry.erratum}
-    notes = {key: f"{ERRATA[key]['where']}: {ERRATA[key]['problem']}." for key in ERRATA if key in cells}
+    notes = {
+        key: f"{ERRATA[key]['where']}: {ERRATA[key]['problem']}." for key in ERRATA if key in cells
+    }
     whole = {row.get("erratum") for row in paper.table(name)} - {None} - cells
-    general = [f"{ERRATA[key]['where']}: {ERRATA[key]['problem']}." for key in ERRATA if key in whole]
+    general = [
+        f"{ERRATA[key]['where']}: {ERRATA[key]['problem']}." for key in ERRATA if key in whole
+    ]
     return Sheet(name, title, about, columns, marked(columns, rows), notes, general)
 
 
-def marked(columns: Sequence[Column], rows: Sequence[tuple[str, list[Entry]]]) -> list[tuple[str, list[Entry]]]:
-    best = []
+def marked(
+    columns: Sequence[Column], rows: Sequence[tuple[str, list[Entry]]]
+) -> list[tuple[str, list[Entry]]]:
+    best: list[float | None] = []
     for place, column in enumerate(columns):
         values = [v for _, entries in rows if math.isfinite(v := entries[place].value)]
-        best.append(None if not column.better or len(values) < 2 else max(values, key=lambda v, c=column: c.better * v))  # type: ignore[misc]
+        if not column.better or len(values) < 2:
+            best.append(None)
+        else:
+            best.append(max(values) if column.better > 0 else min(values))
     return [
-        (label, [replace(e, best=top is not None and e.value == top) for e, top in zip(entries, best, strict=True)])
+        (
+            label,
+            [
+                replace(e, best=top is not None and e.value == top)
+                for e, top in zip(entries, best, strict=True)
+            ],
+        )
         for label, entries in rows
     ]
 
@@ -89,8 +121,16 @@ def tables(rows: Sequence[Row]) -> list[Sheet]:
     return [table1(book), ood(book), combine(book), cost(book), ablation(book)]
 
 
-def percent(lines: Sequence[Line | None], key: str, printed: Mapping[str, Any] | None = None, theirs: str = "") -> Entry:
-    """The mean of the lines there are, beside a number of the paper's row; the spread only of a line by itself."""
+def percent(
+    lines: Sequence[Line | None],
+    key: str,
+    printed: Mapping[str, Any] | None = None,
+    theirs: str = "",
+) -> Entry:
+    """The mean of the lines there are, beside a number of the paper's row.
+
+    The spread only of a line by itself.
+    """
     there = [line for line in lines if line and line.values(key)]
     value = fmean(line.mean(key) for line in there) if there else math.nan
     spread = points(there[0].spread(key)) if len(there) == 1 else ""
@@ -116,7 +156,10 @@ def word(setting: Setting) -> str:
 
 
 def networks(book: Book, name: str, methods: Sequence[str]) -> list[Setting]:
-    """The columns of a table by network: data sets in the paper's order, our own networks before the paper's."""
+    """The columns of a table by network.
+
+    Data sets in the paper's order, our own networks before the paper's.
+    """
     ours = [s for s in book.settings if any(book.get(s, method) for method in methods)]
     theirs = dict.fromkeys(Setting(row["data"], 0, row["model"]) for row in paper.table(name))
     order = {data: place for place, data in enumerate(DATA)}
@@ -125,25 +168,44 @@ def networks(book: Book, name: str, methods: Sequence[str]) -> list[Setting]:
 
 
 def places(book: Book, methods: Sequence[str], sets: Sequence[str]) -> dict[Setting, list[Setting]]:
-    """Our settings by data set and limit (network ""), for tables that average over networks; none is an empty list."""
+    """Our settings by data set and limit (network ""), for tables that average over networks.
+
+    None is an empty list.
+    """
     found: dict[Setting, list[Setting]] = {}
     for data in sets:
-        ours = [s for s in book.settings if s.data == data and any(book.get(s, method) for method in methods)]
+        ours = [
+            s
+            for s in book.settings
+            if s.data == data and any(book.get(s, method) for method in methods)
+        ]
         for setting in ours or [Setting(data, 0, "")]:
             found.setdefault(setting._replace(model=""), []).extend(ours and [setting])
     return found
 
 
 def printed_ece(method: str, setting: Setting) -> dict[str, Any] | None:
-    """The paper's ECE of a method on that network; of one it does not have, `mean` over its networks on that data set."""
-    table = [row for row in paper.table("table1") if row["method"] == method and row["data"] == setting.data]
+    """The paper's ECE of a method on that network.
+
+    Of one it does not have, `mean` over its networks on that data set.
+    """
+    table = [
+        row
+        for row in paper.table("table1")
+        if row["method"] == method and row["data"] == setting.data
+    ]
     exact = [row for row in table if row["model"] == setting.model]
-    return {"ece": fmean(row["ece"] for row in exact or table), "mean": not exact} if table else None
+    return (
+        {"ece": fmean(row["ece"] for row in exact or table), "mean": not exact} if table else None
+    )
 
 
 def with_yardsticks(book: Book, methods: Sequence[str]) -> list[str]:
     """And, below the paper's methods, the yardsticks that were measured."""
-    return [*methods, *(name for name in YARDSTICKS if any(book.get(s, name) for s in book.settings))]
+    return [
+        *methods,
+        *(name for name in YARDSTICKS if any(book.get(s, name) for s in book.settings)),
+    ]
 
 
 def table1(book: Book) -> Sheet:
@@ -160,13 +222,20 @@ def table1(book: Book) -> Sheet:
 def ood(book: Book) -> Sheet:
     methods = list(dict.fromkeys(row["method"] for row in paper.table("ood")))
     where = places(book, methods, ("cifar10", "cifar100"))
-    columns = [Column(word(place), LABELS[key], 1 if key in UP else -1) for place in where for key in ("auroc", "fpr95")]
+    columns = [
+        Column(word(place), LABELS[key], 1 if key in UP else -1)
+        for place in where
+        for key in ("auroc", "fpr95")
+    ]
     rows = [
         (
             titled(m),
             [
                 percent(
-                    [book.get(s, m) for s in settings], f"ood.mean.{key}", paper.published("ood", method=m, data=place.data), key
+                    [book.get(s, m) for s in settings],
+                    f"ood.mean.{key}",
+                    paper.published("ood", method=m, data=place.data),
+                    key,
                 )
                 for place, settings in where.items()
                 for key in ("auroc", "fpr95")
@@ -174,9 +243,7 @@ def ood(book: Book) -> Sheet:
         )
         for m in with_yardsticks(book, methods)
     ]
-    about = (
-        "Telling images from elsewhere, in per cent: the mean over SVHN and the other CIFAR. The paper does not name its networks."
-    )
+    about = "Telling images from elsewhere, in per cent: the mean over SVHN and the other CIFAR. The paper does not name its networks."
     return sheet("ood", "Table 2: images from elsewhere", about, columns, rows)
 
 
@@ -184,7 +251,11 @@ def combine(book: Book) -> Sheet:
     methods = list(dict.fromkeys(row["method"] for row in paper.table("combine")))
     where = places(book, methods, tuple(DATA))
     kinds = [(key, end) for key in ("accuracy", "ece") for end in ("", "+maccal")]
-    columns = [Column(word(place), f"{LABELS[key]}{' + MaC-Cal' if end else ''}") for place in where for key, end in kinds]
+    columns = [
+        Column(word(place), f"{LABELS[key]}{' + MaC-Cal' if end else ''}")
+        for place in where
+        for key, end in kinds
+    ]
     rows = [
         (
             titled(m),
@@ -201,7 +272,9 @@ def combine(book: Book) -> Sheet:
         )
         for m in methods
     ]
-    about = "In per cent, a method alone and with MaC-Cal; the mean over the networks on each data set."
+    about = (
+        "In per cent, a method alone and with MaC-Cal; the mean over the networks on each data set."
+    )
     return sheet("combine", "Table 3: with other methods", about, columns, rows)
 
 
@@ -217,10 +290,17 @@ def cost(book: Book) -> Sheet:
 
 
 def seconds(book: Book, setting: Setting, method: str) -> Entry:
-    line, printed = book.get(setting, method), paper.published("cost", method=method, data=setting.data, model=setting.model)
+    line, printed = (
+        book.get(setting, method),
+        paper.published("cost", method=method, data=setting.data, model=setting.model),
+    )
     values = book.seconds(line).values() if line else ()
     value = median(values) if values else math.nan
-    return Entry(value, f"{value:,.0f}" if values else "–", paper=f"{printed['seconds']:,}" if printed else "")
+    return Entry(
+        value,
+        f"{value:,.0f}" if values else "–",
+        paper=f"{printed['seconds']:,}" if printed else "",
+    )
 
 
 def ablation(book: Book) -> Sheet:
@@ -228,13 +308,25 @@ def ablation(book: Book) -> Sheet:
     found = {s: [ablated(book, s, step) for step, _ in steps] for s in book.settings}
     ours = [s for s, lines in found.items() if any(lines[1:-1])]
     keys = ("accuracy", "ece", "aece", "mce")
-    where = ours + [Setting(data, 0, "densenet121") for data in ("cifar10", "cifar100") if data not in {s.data for s in ours}]
-    columns = [Column(f"{word(s)}, {s.model}", LABELS[key], 0 if key == "accuracy" else -1) for s in where for key in keys]
+    where = ours + [
+        Setting(data, 0, "densenet121")
+        for data in ("cifar10", "cifar100")
+        if data not in {s.data for s in ours}
+    ]
+    columns = [
+        Column(f"{word(s)}, {s.model}", LABELS[key], 0 if key == "accuracy" else -1)
+        for s in where
+        for key in keys
+    ]
     rows = [
         (
             component if place == 0 else f"+ {component}",
             [
-                percent([found[s][place] if s in found else None], key, paper.published("ablation", row=step, data=s.data))
+                percent(
+                    [found[s][place] if s in found else None],
+                    key,
+                    paper.published("ablation", row=step, data=s.data),
+                )
                 for s in where
                 for key in keys
             ],

@@ -49,10 +49,11 @@ def ood_run(
     folder: Path, sets: Sequence[str], root: Path | str | None = None, *, limit: int | None = None, resamples: int = 1000,
     seed: int = 0, device: torch.device | str = "cpu",
 ) -> dict[str, dict[str, float]]:  # fmt: skip
-    """What `ood` says of a run: its test images against those of other data sets, normalised as its own are.
+    """What `ood` says of a run: its test images against those of other data sets, normalised as its
+    own are.
 
-    `limit` keeps so many test images of every set. The sets' images must have the size of the run's, and other classes.
-    """
+    `limit` keeps so many test images of every set. The sets' images must have the size of the
+    run's, and other classes. """
     config = read_config(folder)
     if wrong := [name for name in sets if name not in PIXELS or name == config.data]:
         choice = ", ".join(name for name in PIXELS if name != config.data)
@@ -77,7 +78,9 @@ def other(name: str, root: Path | str | None, own: Tensor, limit: int | None) ->
 def shift_run(
     folder: Path, root: Path | str | None = None, *, published: bool = False, device: torch.device | str = "cpu", **choices: Any
 ) -> dict[str, Any]:
-    """What `shift` says of a run's test images or, if `published`, `published_shift` of the -C files; `choices` are theirs."""
+    """What `shift` says of a run's test images or, if `published`, `published_shift` of the -C
+    files; `choices` are theirs.
+    """
     config = read_config(folder)
     data, pixels = load(config.data, root), PIXELS[config.data]
     network = load_run(folder, len(data.classes)).to(device)
@@ -89,7 +92,10 @@ def shift_run(
 
 
 def extend_row(folder: Path, **parts: Mapping[str, Any]) -> Path:
-    """Put "ood" and "shift" numbers into the run's row.json, which keeps all else; a part that is there is replaced whole."""
+    """Put "ood" and "shift" numbers into the run's row.json, which keeps all else.
+
+    A part that is there is replaced whole.
+    """
     if unknown := set(parts) - set(PARTS):
         raise ValueError(f"no part {min(unknown)!r} of a row; the parts are {', '.join(PARTS)}")
     with held(folder):

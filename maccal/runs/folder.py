@@ -1,4 +1,5 @@
-"""Runs: a folder a trained network, which `maccal train` fills, and `maccal calibrate` and `maccal evaluate` read.
+"""Runs: a folder a trained network, which `maccal train` fills, and `maccal calibrate` and `maccal
+evaluate` read.
 
 runs/<data>-<model>-<method>-s<seed>/
     config.json          all choices, settled: the same command on the same data gives the same bits
@@ -9,8 +10,8 @@ runs/<data>-<model>-<method>-s<seed>/
     row.json             its numbers, each with interval and null band, and the checksums of the three files above
     features/            once calibrated: the features of its images, so that the next calibration takes seconds
 
-Every file has a checksum of its own, and row.json, which is written last, ties them together: a file that is damaged, or of
-another run, is refused. maccal/runs/state.py says how they come about.
+Every file has a checksum of its own, and row.json, which is written last, ties them together: a
+file that is damaged, or of another run, is refused. maccal/runs/state.py says how they come about.
 """
 
 import json
@@ -42,7 +43,8 @@ UNFINISHED = "the training has not ended; the same `maccal train` goes on with i
 AGAIN = "the same `maccal train`, or `maccal calibrate`, writes it anew"
 FILES = ("history.jsonl", "model.safetensors", "test.npz")  # what a row has the checksums of
 CONFIG, HISTORY, MODEL = "config 1", "history 1", "model 1"
-PARTS = ("ood", "shift", "motivation")  # of a row: measured beyond the test images, or of the network itself
+# of a row: measured beyond the test images, or of the network itself
+PARTS = ("ood", "shift", "motivation")
 MEASURED = {"bins": 15, "resamples": 1000, "seed": 0}
 
 
@@ -50,8 +52,8 @@ MEASURED = {"bins": 15, "resamples": 1000, "seed": 0}
 class Config:
     """Every choice of a run: of stage I and, where the method has one, of stage II.
 
-    An empty `settings` stands for the method's own on that data set and network; so does a `stage2` of None.
-    """
+    An empty `settings` stands for the method's own on that data set and network; so does a `stage2`
+    of None. """
 
     data: str
     model: str
@@ -92,7 +94,10 @@ class Config:
         return parts if first == "vanilla" else f"{first}+{parts}"
 
     def settled(self, device: torch.device) -> "Config":
-        """With nothing left open; ValueError for what is not known. Settings that only stage II has are its own."""
+        """With nothing left open; ValueError for what is not known.
+
+        Settings that only stage II has are its own.
+        """
         plan, own = self.plan, METHODS[self.plan.first].settings
         stage2 = self.stage2 or (CALIBRATORS[plan.second] if plan.second else None)
         second = {} if stage2 is None else {key: v for key, v in self.settings.items() if key not in own and hasattr(stage2, key)}
@@ -135,7 +140,10 @@ def worded(key: str, value: Any) -> str:
 
 
 def read_config(folder: Path) -> Config:
-    """The choices of a run; FileError where its config.json is missing, damaged, or says what no run can have."""
+    """The choices of a run.
+
+    FileError where its config.json is missing, damaged, or says what no run can have.
+    """
     file = folder / "config.json"
     if not file.exists():
         raise FileError(folder, "no config.json; pass a folder that `maccal train` made")
@@ -196,7 +204,10 @@ def fresh(config: Config, classes: int) -> Any:
 
 
 def run_of(folder: Path) -> tuple[Config, dict[str, Any]]:
-    """The choices and the row of a finished run; FileError where it is not finished, or where the two do not belong together."""
+    """The choices and the row of a finished run.
+
+    FileError where it is not finished, or where the two do not belong together.
+    """
     config, file = read_config(folder), folder / "row.json"
     if not file.exists():
         raise FileError(folder, f"no row.json: {UNFINISHED}")
@@ -229,10 +240,11 @@ def read_history(folder: Path) -> History:
 
 
 def described(folder: Path, config: Config) -> dict[str, Any]:
-    """What a row says of its run beside the numbers: the choices, how long it trained, how sure and right it became, its diagram.
+    """What a row says of its run beside the numbers: the choices, how long it trained, how sure and
+    right it became, its diagram.
 
-    `diagram` has count, mean confidence and accuracy of each of 15 bins that is not empty; `keep` the path of stage II's.
-    """
+    `diagram` has count, mean confidence and accuracy of each of 15 bins that is not empty; `keep`
+    the path of stage II's. """
     history = read_history(folder)
     paths = {"keep": [round(epoch["keep"], 6) for epoch in history]} if "keep" in history[0] else {}
     bins = said(folder).bins(MEASURED["bins"])

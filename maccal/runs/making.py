@@ -58,7 +58,8 @@ def make_run(
     config: Config, *, runs: Path, root: Path | None = None, device: torch.device | str = "cpu", every: float = 60.0,
     tensorboard: bool = False, progress: bool = False,
 ) -> Path:  # fmt: skip
-    """Train, go on training, or go on to stage II, and measure; returns the folder. What is there already is not made again.
+    """Train, go on training, or go on to stage II, and measure; returns the folder. What is there
+    already is not made again.
 
     Another process that makes the same run is waited for.
     """
@@ -72,7 +73,10 @@ def make_run(
 
 
 def is_finished(folder: Path, config: Config) -> bool:
-    """Whether there is nothing left to do; asked before anything is loaded, and without making the folder."""
+    """Whether there is nothing left to do.
+
+    Asked before anything is loaded, and without making the folder.
+    """
     if not (folder / "row.json").exists():
         return False
     with held(folder):
@@ -116,7 +120,9 @@ def predict_again(folder: Path, config: Config, data: DataSet, device: torch.dev
 
 
 def logger(folder: Path, tensorboard: bool) -> AbstractContextManager[Callable[[History], None]]:
-    """Writes history.jsonl whole after each epoch, and the epoch's numbers to TensorBoard if asked to."""
+    """Writes history.jsonl whole after each epoch, and the epoch's numbers to TensorBoard if asked
+    to.
+    """
     lines = partial(write_history, folder)
     return Board(folder, lines) if tensorboard and my_rank()[0] == 0 else nullcontext(lines)
 
@@ -156,7 +162,8 @@ class Board(AbstractContextManager[Callable[[History], None]]):
 def finish(folder: Path, config: Config, network: nn.Module, logits: Tensor, data: DataSet, **notes: str) -> None:
     """Write the network, with these notes, and then all that is said of it."""
     if my_rank()[0] == 0:
-        (folder / "test.npz").unlink(missing_ok=True)  # it is always of the network beside it, also after a kill
+        # it is always of the network beside it, also after a kill
+        (folder / "test.npz").unlink(missing_ok=True)
         write_tensors(folder / "model.safetensors", MODEL, network.state_dict(), run=config.about, **notes)
     conclude(folder, config, logits, data)
 
@@ -174,11 +181,11 @@ def calibrate_run(
     folder: Path, config: Config | None = None, *, root: Path | None = None, device: torch.device | str = "cpu",
     progress: bool = False, **changes: Any,
 ) -> Path:  # fmt: skip
-    """Stage II on a run: a new run beside it, `vanilla` becoming `maccal` and any other `<method>+maccal`.
+    """Stage II on a run: a new run beside it, `vanilla` becoming `maccal` and any other
+    `<method>+maccal`.
 
-    `changes` are those of the config: method, stage2, and feedback, from the held-out labels of the data set or from mixed
-    training images and no held-out label.
-    """
+    `changes` are those of the config: method, stage2, and feedback, from the held-out labels of the
+    data set or from mixed training images and no held-out label. """
     before = read_config(folder)
     if before.stage2 is not None:
         raise FileError(folder, "is calibrated already; pass the run that it was made from")
@@ -209,7 +216,10 @@ def calibrate_run(
 
 
 def new_stage(network: Any, train: Batches, val: Batches | None, config: Config, folder: Path, progress: bool) -> History:
-    """Give the network its new head; returns the head's history, with the seconds of extraction and training in its last epoch."""
+    """Give the network its new head.
+
+    Returns the head's history, with the seconds of extraction and training in its last epoch.
+    """
     spent = extraction(network, [train, *([val] if val else [])], config, folder)
     start = time.monotonic()
     head: Any = new_head(network, train, val, config, folder / "features", progress)
@@ -219,7 +229,10 @@ def new_stage(network: Any, train: Batches, val: Batches | None, config: Config,
 
 
 def extraction(network: Any, parts: list[Batches], config: Config, folder: Path) -> float:
-    """Put the features of these images into the run's cache; the seconds that took when it was done, now or for an earlier head."""
+    """Put the features of these images into the run's cache.
+
+    The seconds that took when it was done, now or for an earlier head.
+    """
     file = folder / "extraction.json"
     if isinstance(config.stage2, TwoStage) and config.stage2.batchnorm == "train":
         return 0.0  # it needs the images themselves
@@ -237,7 +250,10 @@ def extraction(network: Any, parts: list[Batches], config: Config, folder: Path)
 
 
 def motivation_run(folder: Path, root: Path | None = None, *, rows: int = 1000) -> dict[str, Any]:
-    """What Figs. 1 and 2 show of a run: map, angles and curve of its logits and, of a linear head, what masks do to it."""
+    """What Figs. 1 and 2 show of a run.
+
+    Map, angles and curve of its logits and, of a linear head, what masks do to it.
+    """
     config, said = read_config(folder), predictions_of(folder)
     logits, labels = torch.from_numpy(said.scores), said.labels
     curve = {key: np.nan_to_num(values) for key, values in calibration_curve(logits, labels).items()}

@@ -1,12 +1,14 @@
-"""The folder of a run while it is made: what is there and sound, what is to be done, and the moment when it is finished.
+"""The folder of a run while it is made: what is there and sound, what is to be done, and the moment
+when it is finished.
 
     state_of(folder, config)    "finished", or what is to be done: measure, predict, make
     opened(folder, config)      the same, after what a killed process or damage has left is put right
     measured(folder, config)    writes row.json: with it the run is finished
 
-The files are written in this order: config.json; checkpoint.pt, and from it history.jsonl, after every epoch; model.safetensors;
-test.npz; row.json. Then checkpoint.pt goes. So whatever the moment of a kill, the same command has either a checkpoint to go on
-from, or all files of the run. A folder is opened under its lock (parallel.held).
+The files are written in this order: config.json; checkpoint.pt, and from it history.jsonl, after
+every epoch; model.safetensors; test.npz; row.json. Then checkpoint.pt goes. So whatever the moment
+of a kill, the same command has either a checkpoint to go on from, or all files of the run. A folder
+is opened under its lock (parallel.held). 
 """
 
 import sys
@@ -28,7 +30,10 @@ ANEW = "delete the folder, and the same command makes the run anew"
 
 
 def opened(folder: Path, config: Config) -> State:
-    """What is left to do, after the folder has been put right: swept, with its config.json, and measured if it only wants that."""
+    """What is left to do, after the folder has been put right.
+
+    Swept, with its config.json, and measured if it only wants that.
+    """
     for name in ("config.json", "checkpoint.pt", "row.json", *FILES):
         file = folder / name
         if file.exists() and not file.is_file():
@@ -72,7 +77,10 @@ def flat(config: Config) -> dict[str, Any]:
 
 
 def state_of(folder: Path, config: Config) -> State:
-    """What is to be done; FileError where the run was finished, and is damaged beyond what its other files can mend."""
+    """What is to be done.
+
+    FileError where the run was finished, and is damaged beyond what its other files can mend.
+    """
     resumable = (folder / "checkpoint.pt").exists()
     if not (folder / "row.json").exists():
         return "make" if resumable or unsound(folder, config) else "measure"
@@ -99,7 +107,9 @@ def sound_row(folder: Path) -> dict[str, Any] | None:
 
 
 def unsound(folder: Path, config: Config, row: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """The files of the run that are missing, damaged, or not those of the row, each with its problem."""
+    """The files of the run that are missing, damaged, or not those of the row, each with its
+    problem.
+    """
     readers: dict[str, Callable[[Path], object]] = {
         "history.jsonl": read_history,
         "model.safetensors": partial(read_weights, config=config),
@@ -117,7 +127,10 @@ def unsound(folder: Path, config: Config, row: Mapping[str, Any] | None = None) 
 
 
 def measured(folder: Path, config: Config) -> Path:
-    """Measure the run and write its row, with the checksums of its files; what was measured beyond the test images stays."""
+    """Measure the run and write its row, with the checksums of its files.
+
+    What was measured beyond the test images stays.
+    """
     file = folder / "row.json"
     before = sound_row(folder) or {}
     if file.exists() and not before:

@@ -1,4 +1,7 @@
-"""The state of a training in one file with a checksum: damage, and the state of another training, are refused."""
+"""The state of a training in one file with a checksum.
+
+Damage, and the state of another training, are refused.
+"""
 
 import io
 from pathlib import Path
@@ -12,13 +15,18 @@ CHECKPOINT = "checkpoint 1"
 
 
 def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
-    """The state that a training saved; FileError for a file that is damaged, or that no training of ours wrote."""
+    """The state that a training saved.
+
+    FileError for a file that is damaged, or that no training of ours wrote.
+    """
     try:
         data = read_sealed(path, CHECKPOINT)
         state: dict[str, Any] = torch.load(io.BytesIO(data), map_location=device, weights_only=True)
     except Exception as error:  # unpickling may raise anything
         reason = error.problem if isinstance(error, FileError) else str(error)
-        raise FileError(path, f"not a readable checkpoint ({reason}); delete it to start again") from error
+        raise FileError(
+            path, f"not a readable checkpoint ({reason}); delete it to start again"
+        ) from error
     return state
 
 
@@ -27,5 +35,11 @@ def differing(found: Any, wanted: Any) -> str:
     >>> differing({"lr": 0.1, "clip": 2.0}, {"lr": 0.2, "clip": 2.0})
     'lr is 0.1 there and 0.2 here'
     """
-    pairs = [(k, found.get(k), v) for k, v in wanted.items()] if isinstance(found, dict) else [("it", found, wanted)]
-    return ", ".join(f"{name} is {there} there and {here} here" for name, there, here in pairs if there != here)
+    pairs = (
+        [(k, found.get(k), v) for k, v in wanted.items()]
+        if isinstance(found, dict)
+        else [("it", found, wanted)]
+    )
+    return ", ".join(
+        f"{name} is {there} there and {here} here" for name, there, here in pairs if there != here
+    )

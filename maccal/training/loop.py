@@ -2,14 +2,15 @@
 
     fit(network, train, recipe, pixels=..., val=..., checkpoint="run/checkpoint.pt")
 
-The data set is one tensor on the device; an epoch is a permutation of its rows. A batch is cut out, cropped and mirrored as one
-tensor, run in channels_last and, where the processor has it, in bf16. A checkpoint holds all that the next step depends on:
-weights, optimiser, generators, the epoch's order, how far it has come, and the history. It replaces the one before it in one
-rename, so a training killed at any moment and started again ends with the same bits. It has a checksum, and is refused when
-it is damaged.
+The data set is one tensor on the device; an epoch is a permutation of its rows. A batch is cut out,
+cropped and mirrored as one tensor, run in channels_last and, where the processor has it, in bf16. A
+checkpoint holds all that the next step depends on: weights, optimiser, generators, the epoch's
+order, how far it has come, and the history. It replaces the one before it in one rename, so a
+training killed at any moment and started again ends with the same bits. It has a checksum, and is
+refused when it is damaged.
 
-Under torchrun each process takes its share of every batch: the gradients, BatchNorm and the numbers are those of the whole batch.
-"""
+Under torchrun each process takes its share of every batch: the gradients, BatchNorm and the numbers
+are those of the whole batch."""
 
 import io
 import time
@@ -43,10 +44,18 @@ class Diverged(ValueError):
 
 
 def precise(recipe: Recipe, device: torch.device) -> Recipe:
-    """The recipe with its precision settled for this device; ValueError where bf16 would kill the process."""
+    """The recipe with its precision settled for this device.
+
+    ValueError where bf16 would kill the process.
+    """
     if recipe.precision == "auto":
         return replace(recipe, precision="bf16" if has_bf16(device) else "fp32")
-    if recipe.precision == "bf16" and device.type == "cpu" and capabilities().get("amx_bf16") and not bf16_runs():
+    if (
+        recipe.precision == "bf16"
+        and device.type == "cpu"
+        and capabilities().get("amx_bf16")
+        and not bf16_runs()
+    ):
         raise ValueError(
             "this processor announces bf16 matrices (AMX) but cannot run them; pass precision fp32, "
             "or set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 before the start"
@@ -59,7 +68,8 @@ def cast(recipe: Recipe, device: torch.device) -> AbstractContextManager[None]:
 
 
 def batch_ranges(count: int, size: int, world: int) -> list[tuple[int, int]]:
-    """The batches of an epoch as ranges; left-over rows, if fewer than two a process, join the batch before.
+    """The batches of an epoch as ranges; left-over rows, if fewer than two a process, join the
+    batch before.
 
     >>> batch_ranges(10, 4, 1), batch_ranges(9, 4, 1)
     ([(0, 4), (4, 8), (8, 10)], [(0, 4), (4, 9)])
@@ -90,18 +100,31 @@ class Training:
             raise ValueError(
                 f"batch_size is {recipe.batch_size} for {self.world} processes; pass at least {least}, the batch of all of them"
             )
-        self.recipe, self.pixels, self.objective, self.device = precise(recipe, device), pixels, objective, device
+        self.recipe, self.pixels, self.objective, self.device = (
+            precise(recipe, device),
+            pixels,
+            objective,
+            device,
+        )
         self.network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.images, self.labels = train.images.to(device), train.labels.to(device)
         self.batches = batch_ranges(len(train), recipe.batch_size, self.world)
         if self.world > 1:
             share_batchnorm(network)
-        self.optimiser = torch.optim.SGD(network.parameters(), recipe.lr, recipe.momentum, weight_decay=recipe.weight_decay)
+        self.optimiser = torch.optim.SGD(
+            network.parameters(), recipe.lr, recipe.momentum, weight_decay=recipe.weight_decay
+        )
         self.generator = torch.Generator().manual_seed(seed)
-        self.about = {"recipe": asdict(self.recipe), "seed": seed, "rows": len(train), **(about or {})}
+        self.about = {
+            "recipe": asdict(self.recipe),
+            "seed": seed,
+            "rows": len(train),
+            **(about or {}),
+        }
         self.epoch, self.batch, self.seconds, self.history = 0, 0, 0.0, History()
         self.order = torch.empty(0, dtype=torch.int64)
-        self.sums = torch.zeros(3, dtype=torch.float64, device=device)  # of loss, of right answers, of rows
+        # of loss, of right answers, of rows
+        self.sums = torch.zeros(3, dtype=torch.float64, device=device)
         self.problem: nn.Module = nn.Identity()
 
     def begin(self) -> None:
@@ -120,16 +143,25 @@ class Training:
         """One batch: cut out, augment, forward, backward, move."""
         first, last = self.batches[self.batch]
         rows = self.order[first:last].to(self.device)
-        whole = crop_and_flip(self.images[rows], self.generator, self.recipe.padding, self.recipe.flip)
+        whole = crop_and_flip(
+            self.images[rows], self.generator, self.recipe.padding, self.recipe.flip
+        )
         views = self.objective.views(self.pixels(whole), self.labels[rows], self.generator)
         mine = [view[self.rank :: self.world] for view in views]
         with cast(self.recipe, self.device):
             loss, logits = self.problem(*mine)
-        share = len(mine[0]) * self.world / len(rows)  # DistributedDataParallel takes the mean of the processes' gradients
-        torch.autograd.backward(loss * (share * (len(rows) if self.recipe.reduction == "sum" else 1)))
+        # DistributedDataParallel takes the mean of the processes' gradients
+        share = len(mine[0]) * self.world / len(rows)
+        torch.autograd.backward(
+            loss * (share * (len(rows) if self.recipe.reduction == "sum" else 1))
+        )
         self.move()
         right = (logits.detach().argmax(1) == mine[1]).sum()
-        self.sums += summed(torch.stack([loss.detach().double() * len(mine[0]), right, right.new_tensor(len(mine[0]))]))
+        self.sums += summed(
+            torch.stack(
+                [loss.detach().double() * len(mine[0]), right, right.new_tensor(len(mine[0]))]
+            )
+        )
         self.batch += 1
 
     def move(self) -> None:
@@ -145,7 +177,12 @@ class Training:
         self.look()
         self.objective.end(self.network, self.epoch, self.recipe.epochs)
         loss, right, count = self.sums.tolist()
-        numbers = {"epoch": self.epoch + 1, "lr": self.recipe.lr_at(self.epoch), "loss": loss / count, "accuracy": right / count}
+        numbers = {
+            "epoch": self.epoch + 1,
+            "lr": self.recipe.lr_at(self.epoch),
+            "loss": loss / count,
+            "accuracy": right / count,
+        }
         last = self.epoch + 1 == self.recipe.epochs
         if val is not None and (last or (self.epoch + 1) % self.recipe.watch == 0):
             with cast(self.recipe, self.device):
@@ -192,26 +229,40 @@ class Training:
             self.take(state)
         except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:300]
-            raise FileError(path, f"a checkpoint of another training: {reason}; delete it, or go elsewhere") from error
+            raise FileError(
+                path, f"a checkpoint of another training: {reason}; delete it, or go elsewhere"
+            ) from error
         if len(set(everywhere((self.epoch, self.batch)))) > 1:
-            raise ValueError(f"{path}: the processes read different checkpoints; let all of them see the same folder")
+            raise ValueError(
+                f"{path}: the processes read different checkpoints; let all of them see the same folder"
+            )
 
     def take(self, state: Mapping[str, Any]) -> None:
         """Become what a checkpoint says."""
         self.network.load_state_dict(state["network"])
         self.optimiser.load_state_dict(state["optimiser"])
-        for setter, saved in zip((self.generator.set_state, torch.set_rng_state), state["generators"], strict=True):
+        for setter, saved in zip(
+            (self.generator.set_state, torch.set_rng_state), state["generators"], strict=True
+        ):
             setter(saved.cpu())
         self.order, self.sums = state["order"].cpu(), state["sums"]
-        self.epoch, self.batch, self.seconds, self.history = (state[k] for k in ("epoch", "batch", "seconds", "history"))
+        self.epoch, self.batch, self.seconds, self.history = (
+            state[k] for k in ("epoch", "batch", "seconds", "history")
+        )
 
 
 @torch.no_grad()
 def predict(network: nn.Module, images: Tensor, pixels: Pixels, size: int = 500) -> Tensor:
-    """Logits of all images, float32 on the CPU, from eval mode; the network keeps its mode. Processes share the work."""
+    """Logits of all images, float32 on the CPU, from eval mode; the network keeps its mode.
+
+    Processes share the work.
+    """
     (rank, world), device, mode = my_rank(), next(network.parameters()).device, network.training
     network.eval()
-    parts = [network(pixels(part.to(device))).float().cpu() for part in torch.split(images[rank::world], size)]
+    parts = [
+        network(pixels(part.to(device))).float().cpu()
+        for part in torch.split(images[rank::world], size)
+    ]
     network.train(mode)
     logits = everywhere(torch.cat(parts))
     whole = logits[0].new_empty(len(images), logits[0].shape[1])
@@ -228,10 +279,13 @@ def judged(logits: Tensor, labels: Tensor) -> dict[str, float]:
 
 
 def bar(training: Training, show: bool) -> Progress:
-    words = (
-        "epoch {task.fields[epoch]} of {task.fields[epochs]}  loss {task.fields[loss]:.4f}  accuracy {task.fields[accuracy]:.2%}"
+    words = "epoch {task.fields[epoch]} of {task.fields[epochs]}  loss {task.fields[loss]:.4f}  accuracy {task.fields[accuracy]:.2%}"
+    columns = (
+        TextColumn(words),
+        BarColumn(),
+        TextColumn("{task.fields[rate]:.0f} images/s"),
+        TimeRemainingColumn(),
     )
-    columns = TextColumn(words), BarColumn(), TextColumn("{task.fields[rate]:.0f} images/s"), TimeRemainingColumn()
     progress = Progress(*columns, disable=not show or training.rank > 0, transient=True)
     steps = training.recipe.epochs * len(training.batches)
     fields: dict[str, Any] = {
@@ -241,7 +295,9 @@ def bar(training: Training, show: bool) -> Progress:
         "accuracy": 0.0,
         "rate": 0.0,
     }
-    progress.add_task("", total=steps, completed=training.epoch * len(training.batches) + training.batch, **fields)
+    progress.add_task(
+        "", total=steps, completed=training.epoch * len(training.batches) + training.batch, **fields
+    )
     return progress
 
 
@@ -261,13 +317,16 @@ def fit(
     device: torch.device | str = "cpu",
     progress: bool = False,
 ) -> History:
-    """Train the network in place; returns a dict an epoch: loss and accuracy as trained, and on the held-out rows.
+    """Train the network in place; returns a dict an epoch: loss and accuracy as trained, and on the
+    held-out rows.
 
-    With `checkpoint`, a file, the state is kept there every so many seconds and at the end of each epoch, and a file that is
-    already there is gone on from; what `about` says is kept in it, and must be the same then. `log` is given the history after
-    each epoch, and when a checkpoint is gone on from. Diverged when the loss is no longer a number.
-    """
-    training = Training(network, train, recipe, pixels, objective or Objective(), seed, torch.device(device), about)
+    With `checkpoint`, a file, the state is kept there every so many seconds and at the end of each
+    epoch, and a file that is already there is gone on from; what `about` says is kept in it, and
+    must be the same then. `log` is given the history after each epoch, and when a checkpoint is
+    gone on from. Diverged when the loss is no longer a number."""
+    training = Training(
+        network, train, recipe, pixels, objective or Objective(), seed, torch.device(device), about
+    )
     checkpoint = None if checkpoint is None else Path(checkpoint)
     if checkpoint is not None and checkpoint.exists():
         training.restore(checkpoint)
@@ -284,7 +343,9 @@ def fit(
     return training.history
 
 
-def epochs(training: Training, shown: Progress, checkpoint: Path | None, every: float) -> Iterator[int]:
+def epochs(
+    training: Training, shown: Progress, checkpoint: Path | None, every: float
+) -> Iterator[int]:
     """Walk the steps; stops after each epoch's last."""
     saved = looked = before = time.monotonic()
     shown_at = training.epoch * len(training.batches) + training.batch
@@ -297,7 +358,11 @@ def epochs(training: Training, shown: Progress, checkpoint: Path | None, every: 
             if training.batch % LOOK == 0 or training.batch == len(training.batches):
                 place = training.epoch * len(training.batches) + training.batch
                 rate = (place - shown_at) * training.recipe.batch_size / (now - looked)
-                numbers: dict[str, Any] = {"epoch": training.epoch + 1, "rate": rate, **training.look()}
+                numbers: dict[str, Any] = {
+                    "epoch": training.epoch + 1,
+                    "rate": rate,
+                    **training.look(),
+                }
                 shown.update(TaskID(0), completed=place, **numbers)
                 shown_at, looked = place, now
             if checkpoint is not None and now - saved >= every:

@@ -1,4 +1,7 @@
-"""What a method of stage I minimises: an Objective is four functions, and plain cross-entropy by default."""
+"""What a method of stage I minimises.
+
+An Objective is four functions, and plain cross-entropy by default.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,7 +43,9 @@ class Objective:
 
 
 class Problem(nn.Module):
-    """Network and loss as one module, so that DistributedDataParallel sees whatever way the loss runs the network."""
+    """Network and loss as one module, so that DistributedDataParallel sees whatever way the loss
+    runs the network.
+    """
 
     def __init__(self, network: nn.Module, loss: Callable[..., tuple[Tensor, Tensor]]) -> None:
         super().__init__()

@@ -1,9 +1,10 @@
-"""Recipe: how stage I trains. The defaults are the paper's protocol on CIFAR, which is that of the focal-calibration code base.
+"""Recipe: how stage I trains. The defaults are the paper's protocol on CIFAR, which is that of the
+focal-calibration code base.
 
-That protocol steps on the *sum* of the losses of a batch and cuts the gradient to norm 2. While the data are not yet fitted a
-step is thus one of fixed length; once they are, the rate is 128 times that of a mean loss and weight decay relatively 128 times
-weaker. `reduction="mean"`, `clip=0` is plain SGD, which regularises more: a different protocol, with smaller errors.
-"""
+That protocol steps on the *sum* of the losses of a batch and cuts the gradient to norm 2. While the
+data are not yet fitted a step is thus one of fixed length; once they are, the rate is 128 times
+that of a mean loss and weight decay relatively 128 times weaker. `reduction="mean"`, `clip=0` is
+plain SGD, which regularises more: a different protocol, with smaller errors."""
 
 import subprocess
 import sys
@@ -25,7 +26,8 @@ class Recipe:
     batch_size: int = 128
     lr: float = 0.1
     schedule: Literal["steps", "cosine"] = "steps"  # cosine falls to zero; for short training
-    drops: tuple[float, ...] = (150 / 350, 250 / 350)  # shares of the epochs after which the rate falls tenfold
+    # shares of the epochs after which the rate falls tenfold
+    drops: tuple[float, ...] = (150 / 350, 250 / 350)
     momentum: float = 0.9
     weight_decay: float = 5e-4  # on every parameter, BatchNorm and biases too
     reduction: Literal["sum", "mean"] = "sum"
@@ -37,12 +39,25 @@ class Recipe:
     compile: bool = False  # torch.compile: worth it for long training
 
     def __post_init__(self) -> None:
-        least = {"epochs": 1, "batch_size": 2, "lr": 0, "momentum": 0, "weight_decay": 0, "padding": 0, "clip": 0, "watch": 1}
+        least = {
+            "epochs": 1,
+            "batch_size": 2,
+            "lr": 0,
+            "momentum": 0,
+            "weight_decay": 0,
+            "padding": 0,
+            "clip": 0,
+            "watch": 1,
+        }
         for name, low in least.items():
             if not low <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} is {getattr(self, name)}; pass a number from {low} up")
-        if any(not 0 < share <= 1 for share in self.drops) or list(self.drops) != sorted(self.drops):
-            raise ValueError(f"drops is {self.drops}; pass rising shares of the epochs, such as 0.5 0.75")
+        if any(not 0 < share <= 1 for share in self.drops) or list(self.drops) != sorted(
+            self.drops
+        ):
+            raise ValueError(
+                f"drops is {self.drops}; pass rising shares of the epochs, such as 0.5 0.75"
+            )
 
     def lr_at(self, epoch: int, step: int = 0, steps: int = 1) -> float:
         """The rate before a step of an epoch, both counted from 0.

@@ -1,4 +1,7 @@
-"""Odd arguments at every public door: a ValueError that says what and where, never another error, never a number."""
+"""Odd arguments at every public door.
+
+A ValueError that says what and where, never another error, never a number.
+"""
 
 import re
 import warnings
@@ -119,13 +122,17 @@ ODD = {
     "dates": lambda a: np.zeros(a.shape, "datetime64[s]"),
     "structured": lambda a: np.zeros(len(a), [("a", float), ("b", float)]),
     "ragged": lambda a: [[0.5], [0.5, 0.5], 0.5, []],
-    "list of tensors that need grad": lambda a: [torch.tensor(row, requires_grad=True) for row in np.atleast_2d(a)],
+    "list of tensors that need grad": lambda a: [
+        torch.tensor(row, requires_grad=True) for row in np.atleast_2d(a)
+    ],
     "NaN": lambda a: a * np.nan,
     "None": lambda a: [None] * len(a),
     "dict": lambda a: {"a": a},
     "a string": lambda a: "probs",
     "three dimensions": lambda a: a.reshape(-1, 1, 1, 1),
-    "pandas with NA": lambda a: pd.DataFrame(a).astype("Float64").mask(pd.DataFrame(a) == a.flat[0]),
+    "pandas with NA": lambda a: (
+        pd.DataFrame(a).astype("Float64").mask(pd.DataFrame(a) == a.flat[0])
+    ),
     "pandas of strings": lambda a: pd.DataFrame(a.astype(str)),
     "pyarrow with null": lambda a: pa.array([None, *a.ravel()[1:].tolist()]),
     "huge whole numbers": lambda a: [10**30] * len(a),
@@ -144,7 +151,9 @@ def test_odd_arrays_are_refused(function, first, second, make, request):
         function(odd, second)
 
 
-@pytest.mark.parametrize(("function", "first", "second"), [door for door in DOORS if door.id != "probs-reliability"])
+@pytest.mark.parametrize(
+    ("function", "first", "second"), [door for door in DOORS if door.id != "probs-reliability"]
+)
 def test_usual_arrays_are_taken(function, first, second):
     expected = str(function(first, second))
     plt.close("all")
@@ -201,7 +210,9 @@ TAKES_BINS = {
     "debiased_squared_ce": lambda bins: m.debiased_squared_ce(C, HIT, bins),
     "classwise_ece": lambda bins: m.classwise_ece(P, Y, bins),
     "summary": lambda bins: m.summary(P, Y, bins=bins)["ece"],
-    "summary with intervals": lambda bins: m.summary(P, Y, bins=bins, interval=True, resamples=5)["ece_low"],
+    "summary with intervals": lambda bins: m.summary(P, Y, bins=bins, interval=True, resamples=5)[
+        "ece_low"
+    ],
     "resample": lambda bins: m.resample(C, HIT, bins=bins, resamples=3)[0]["ece"][0],
     "compare": lambda bins: m.compare(P, P, Y, bins=bins, resamples=5)["ece"].difference,
     "Bins.empty": lambda bins: float(m.Bins.empty(bins).n),
@@ -236,7 +247,15 @@ def test_the_number_of_bins(function):
 
 def test_edges():
     assert m.ece(C, HIT, [0, 0.5, 1]) == m.ece(C, HIT, torch.tensor([0, 0.5, 1]))
-    for edges in ([0, np.nan, 1], [0, "a", 1], [None, 1], [[0, 1]], [], [-np.inf, 1], np.ma.array([0, 0.5, 1], mask=[0, 1, 0])):
+    for edges in (
+        [0, np.nan, 1],
+        [0, "a", 1],
+        [None, 1],
+        [[0, 1]],
+        [],
+        [-np.inf, 1],
+        np.ma.array([0, 0.5, 1], mask=[0, 1, 0]),
+    ):
         with pytest.raises(ValueError, match="bins"):
             m.ece(C, HIT, edges)
     own = np.array([0, 0.5, 1.0])

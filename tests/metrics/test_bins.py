@@ -41,7 +41,9 @@ def test_sums_are_the_exact_ones(case, bins):
     """The count and the hits to the unit; the sum of confidences to half a tick a row."""
     confidence, correct = case
     made = Bins.of(confidence, correct, bins)
-    for place, (count, right, total) in enumerate(bin_sums(confidence.tolist(), correct.tolist(), equal_width(bins))):
+    for place, (count, right, total) in enumerate(
+        bin_sums(confidence.tolist(), correct.tolist(), equal_width(bins))
+    ):
         assert made.count[place] == count
         assert made.correct[place] == right
         assert abs(kept(made, place) - total) <= count * Fraction(1, 2) / Fraction(TICK) ** 2
@@ -62,7 +64,10 @@ def test_any_order_and_any_sharding_give_the_same_bits(case, bins, random):
 @given(outcomes(), st.integers(1, 30))
 def test_every_row_twice_changes_no_ratio(case, bins):
     confidence, correct = case
-    once, twice = Bins.of(confidence, correct, bins), Bins.of(np.tile(confidence, 2), np.tile(correct, 2), bins)
+    once, twice = (
+        Bins.of(confidence, correct, bins),
+        Bins.of(np.tile(confidence, 2), np.tile(correct, 2), bins),
+    )
     assert twice == once + once
     assert twice.ece() == once.ece()
     assert twice.mce().gap == once.mce().gap
@@ -97,14 +102,19 @@ def test_focal_convention(case):
 def test_compiled_and_torch_sums_agree(case, bins):
     confidence, correct = check_confidence(*case)
     index = assign(confidence, equal_width_edges(bins), "focal")
-    assert np.array_equal(collect_compiled(index, confidence, correct, bins), collect_torch(index, confidence, correct, bins))
+    assert np.array_equal(
+        collect_compiled(index, confidence, correct, bins),
+        collect_torch(index, confidence, correct, bins),
+    )
 
 
 @given(st.lists(st.floats(0, 1), min_size=1), st.integers(1, 200))
 def test_bins_of_equal_width_are_found_in_the_compiled_loop(values, bins):
     """At the edges, and a hair to either side of them."""
     edges = equal_width_edges(bins)
-    confidence = torch.from_numpy(np.concatenate([edges, np.nextafter(edges, 0), np.nextafter(edges, 1), values]).clip(0, 1))
+    confidence = torch.from_numpy(
+        np.concatenate([edges, np.nextafter(edges, 0), np.nextafter(edges, 1), values]).clip(0, 1)
+    )
     correct = torch.arange(len(confidence)) % 3 == 0
     expected = collect_torch(assign(confidence, edges, "maccal"), confidence, correct, bins)
     assert np.array_equal(settled(collect_equal(confidence, correct, edges)), settled(expected))
@@ -127,18 +137,26 @@ def test_compiled_and_torch_classes_agree(bins, classes, dtype, spread):
     """Spread 0: all classes alike; 60: zeros and ones."""
     generator = torch.Generator().manual_seed(classes)
     probs = (spread * torch.randn(200, classes, generator=generator, dtype=dtype)).softmax(1)
-    probs[0] = torch.eye(classes, dtype=dtype)[0] * (1 + torch.finfo(dtype).eps)  # a row may overshoot by rounding
+    # a row may overshoot by rounding
+    probs[0] = torch.eye(classes, dtype=dtype)[0] * (1 + torch.finfo(dtype).eps)
     labels = torch.randint(classes, (200,), generator=generator)
     edges = equal_width_edges(bins)
-    made = [take(probs, labels, edges, "maccal") for take in (collect_classes, collect_classes_torch)]
+    made = [
+        take(probs, labels, edges, "maccal") for take in (collect_classes, collect_classes_torch)
+    ]
     assert np.array_equal(settled(made[0]), settled(made[1]))
 
 
 def test_float32_sums_would_drift():
-    """Ten million rows of 0.9, all right: ECE is 0.1. Summed in float32, one row at a time, it is off by half."""
+    """Ten million rows of 0.9, all right: ECE is 0.1.
+
+    Summed in float32, one row at a time, it is off by half.
+    """
     part = Bins.of(np.full(1_000_000, 0.9), np.ones(1_000_000, bool))
     assert sum([part] * 10).ece() == pytest.approx(0.1, abs=1e-15)
-    drifting = torch.zeros(1).index_add_(0, torch.zeros(10_000_000, dtype=torch.int64), torch.full((10_000_000,), 0.9))
+    drifting = torch.zeros(1).index_add_(
+        0, torch.zeros(10_000_000, dtype=torch.int64), torch.full((10_000_000,), 0.9)
+    )
     assert abs(float(drifting) / 1e7 - 0.9) > 0.04
 
 
@@ -150,7 +168,9 @@ def test_float32_confidences_are_kept_without_rounding():
 
 @given(outcomes(), st.integers(28, 46), st.integers(1, 5))
 def test_sums_of_very_many_rows_are_exact(case, doublings, bins):
-    """Doubled 2**27 times and more, the sums are still the exact ones, and in one form however they were added up."""
+    """Doubled 2**27 times and more, the sums are still the exact ones, and in one form however they
+    were added up.
+    """
     confidence, correct = case
     once = Bins.of(confidence, correct, bins)
     total = once
@@ -212,7 +232,9 @@ def test_worst_bin_tells_its_count():
 def test_worst_gap(case, bins, min_count):
     confidence, correct = case
     expected = worst_gap(confidence.tolist(), correct.tolist(), equal_width(bins), min_count)
-    assert Bins.of(confidence, correct, bins).mce(min_count).gap == pytest.approx(expected, abs=1e-12, nan_ok=True)
+    assert Bins.of(confidence, correct, bins).mce(min_count).gap == pytest.approx(
+        expected, abs=1e-12, nan_ok=True
+    )
 
 
 @given(predictions(), st.integers(1, 20))
@@ -222,7 +244,11 @@ def test_classwise_bins(case, bins):
     assert made.ece() == pytest.approx(classwise(probs.tolist(), labels.tolist(), bins), abs=1e-12)
     half = len(probs) // 2
     if half:
-        assert Bins.of_classes(probs[:half], labels[:half], bins) + Bins.of_classes(probs[half:], labels[half:], bins) == made
+        assert (
+            Bins.of_classes(probs[:half], labels[:half], bins)
+            + Bins.of_classes(probs[half:], labels[half:], bins)
+            == made
+        )
 
 
 def test_only_like_bins_add_up():
@@ -249,7 +275,9 @@ def test_bad_bins():
 
 def rank_main(rank: int, world: int, folder: str) -> None:
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world
+    )
     rng = np.random.default_rng(7)
     confidence = rng.uniform(0, 1, 1000)
     correct = rng.random(1000) < confidence
@@ -259,7 +287,9 @@ def rank_main(rank: int, world: int, folder: str) -> None:
     for _ in range(32):  # four billion times the rows
         shard, whole = shard + shard, whole + whole
     together = shard.all_reduce()
-    Path(folder, f"rank{rank}").write_text("the same bits" if together == whole else f"{together.sums} is not {whole.sums}")
+    Path(folder, f"rank{rank}").write_text(
+        "the same bits" if together == whole else f"{together.sums} is not {whole.sums}"
+    )
     torch.distributed.destroy_process_group()
 
 

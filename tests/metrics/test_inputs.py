@@ -1,4 +1,7 @@
-"""The door: every kind of bad input is refused with the row and the fix; every kind of good array is taken."""
+"""The door: every kind of bad input is refused with the row and the fix.
+
+Every kind of good array is taken.
+"""
 
 import numpy as np
 import pytest
@@ -7,7 +10,18 @@ from hypothesis import given
 from reference import top_label as slow_top_label
 from strategies import predictions
 
-from maccal.metrics import accuracy, brier, classwise_ece, compare, ece, inputs, max_softmax, nll, summary, top_label
+from maccal.metrics import (
+    accuracy,
+    brier,
+    classwise_ece,
+    compare,
+    ece,
+    inputs,
+    max_softmax,
+    nll,
+    summary,
+    top_label,
+)
 
 P = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4], [0.2, 0.5, 0.3]])
 Y = np.array([0, 1, 2, 0])
@@ -19,12 +33,24 @@ def broken(row, values):
     return p
 
 
-TAKES_PROBS = [top_label, accuracy, nll, brier, classwise_ece, summary, lambda p, y: max_softmax(p), lambda p, y: compare(P, p, y)]
+TAKES_PROBS = [
+    top_label,
+    accuracy,
+    nll,
+    brier,
+    classwise_ece,
+    summary,
+    lambda p, y: max_softmax(p),
+    lambda p, y: compare(P, p, y),
+]
 BAD_PROBS = {
     "NaN": (broken(2, [0.5, np.nan, 0.5]), "probs row 2 holds nan"),
     "infinite": (broken(1, [np.inf, 0, 0]), "probs row 1 holds inf"),
     "sum": (broken(3, [0.5, 0.2, 0.1]), "probs row 3 sums to 0.8, not 1"),
-    "negative though it sums to one": (broken(1, [0.7, 0.5, -0.2]), "probs row 1 ranges from -0.2 to 0.7"),
+    "negative though it sums to one": (
+        broken(1, [0.7, 0.5, -0.2]),
+        "probs row 1 ranges from -0.2 to 0.7",
+    ),
     "logits": (np.array([[2.0, 1.0, 0.0]] * 4), "row 0 ranges from 0 to 2: these look like logits"),
     "logits in [0, 1]": (np.array([[0.9, 0.3, 0.6]] * 4), "row 0 sums to 1.8, not 1; .* logits="),
     "one column": (np.ones((4, 1)), "one column"),
@@ -142,7 +168,13 @@ def test_strange_memory_layouts_give_the_same(tmp_path):
         torch.tensor(P.T).T,
     ]
     for layout in layouts:
-        for labels in (Y, torch.tensor(Y).repeat_interleave(2)[::2], Y.repeat(3)[::3], Y[::-1][::-1], Y.astype(np.int16)):
+        for labels in (
+            Y,
+            torch.tensor(Y).repeat_interleave(2)[::2],
+            Y.repeat(3)[::3],
+            Y[::-1][::-1],
+            Y.astype(np.int16),
+        ):
             confidence, correct = top_label(layout, labels)
             assert np.array_equal(confidence, expected[0])
             assert np.array_equal(correct, expected[1])
@@ -153,16 +185,26 @@ def test_rounding_above_one_is_one(compiled, monkeypatch):
     """Rows that sum to one within float32, like an average of models, may hold 1.0000001."""
     if not compiled:
         monkeypatch.setattr(inputs, "kernels", None)
-    probs = np.array([[np.nextafter(np.float32(1), np.float32(2)), 0.0], [0.5, 0.5]], dtype=np.float32)
+    probs = np.array(
+        [[np.nextafter(np.float32(1), np.float32(2)), 0.0], [0.5, 0.5]], dtype=np.float32
+    )
     confidence, correct = top_label(probs, np.array([0, 1]))
     assert confidence.tolist() == [1.0, 0.5]
     assert correct.tolist() == [True, False]
-    assert summary(probs, np.array([0, 1]), interval=True, resamples=20, bins=1000)["ece"] == pytest.approx(0.25)
+    assert summary(probs, np.array([0, 1]), interval=True, resamples=20, bins=1000)[
+        "ece"
+    ] == pytest.approx(0.25)
 
 
 def test_strided_vectors_give_the_same():
-    confidence, correct = torch.linspace(0.1, 0.9, 30, dtype=torch.float64), torch.arange(30) % 3 > 0
-    wide = torch.stack([confidence, -confidence], 1)[:, 0], torch.stack([correct, ~correct], 1)[:, 0]
+    confidence, correct = (
+        torch.linspace(0.1, 0.9, 30, dtype=torch.float64),
+        torch.arange(30) % 3 > 0,
+    )
+    wide = (
+        torch.stack([confidence, -confidence], 1)[:, 0],
+        torch.stack([correct, ~correct], 1)[:, 0],
+    )
     assert ece(*wide) == ece(confidence, correct)
 
 

@@ -1,4 +1,7 @@
-"""Calibration errors: published goldens, slow twins, invariances, and the traps other packages fall into."""
+"""Calibration errors.
+
+Published goldens, slow twins, invariances, and the traps other packages fall into.
+"""
 
 import numpy as np
 import pytest
@@ -11,7 +14,18 @@ from reference import classwise, debiased, equal_mass, equal_width, error, smoot
 from reference import ks as slow_ks
 from strategies import outcomes, predictions
 
-from maccal.metrics import Bins, aece, classwise_ece, debiased_squared_ce, ece, ks, mce, smece, softmax, top_label
+from maccal.metrics import (
+    Bins,
+    aece,
+    classwise_ece,
+    debiased_squared_ce,
+    ece,
+    ks,
+    mce,
+    smece,
+    softmax,
+    top_label,
+)
 from maccal.metrics.miscalibration import by_confidence, smooth_error, to_grid
 from maccal.metrics.miscalibration import equal_mass as equal_mass_bins
 
@@ -56,11 +70,16 @@ def test_confidence_one_has_no_hidden_bin():
 
 
 def test_tied_confidences_in_any_order():
-    """Equal-mass bins that split ties give 0.109, 0.281 or 0.268 for such rows, depending on their order."""
+    """Equal-mass bins that split ties give 0.109, 0.281 or 0.268 for such rows, depending on their
+    order.
+    """
     rng = np.random.default_rng(0)
     confidence = rng.choice([0.6, 0.7, 0.8, 0.9, 1.0], 50)
     correct = rng.random(50) < 0.7
-    values = {aece(confidence[order], correct[order]) for order in (rng.permutation(50) for _ in range(20))}
+    values = {
+        aece(confidence[order], correct[order])
+        for order in (rng.permutation(50) for _ in range(20))
+    }
     assert len(values) == 1
 
 
@@ -68,16 +87,24 @@ def test_tied_confidences_in_any_order():
 def test_twins(case, bins):
     confidence, correct = case
     c, hit = confidence.tolist(), correct.tolist()
-    assert ece(confidence, correct, bins) == pytest.approx(error(c, hit, equal_width(bins)), abs=1e-12)
-    assert aece(confidence, correct, bins) == pytest.approx(error(c, hit, equal_mass(c, bins)), abs=1e-12)
-    assert debiased_squared_ce(confidence, correct, bins) == pytest.approx(debiased(c, hit, equal_mass(c, bins)), abs=1e-12)
+    assert ece(confidence, correct, bins) == pytest.approx(
+        error(c, hit, equal_width(bins)), abs=1e-12
+    )
+    assert aece(confidence, correct, bins) == pytest.approx(
+        error(c, hit, equal_mass(c, bins)), abs=1e-12
+    )
+    assert debiased_squared_ce(confidence, correct, bins) == pytest.approx(
+        debiased(c, hit, equal_mass(c, bins)), abs=1e-12
+    )
     assert ks(confidence, correct) == pytest.approx(slow_ks(c, hit), abs=1e-12)
 
 
 @given(predictions(), st.integers(1, 25))
 def test_classwise_twin(case, bins):
     probs, labels = case
-    assert classwise_ece(probs, labels, bins) == pytest.approx(classwise(probs.tolist(), labels.tolist(), bins), abs=1e-12)
+    assert classwise_ece(probs, labels, bins) == pytest.approx(
+        classwise(probs.tolist(), labels.tolist(), bins), abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("metric", TOP_LABEL)
@@ -92,7 +119,9 @@ def test_order_of_the_rows(metric, case, random):
 @given(case=outcomes())
 def test_every_row_twice(metric, case):
     confidence, correct = case
-    assert metric(np.tile(confidence, 2), np.tile(correct, 2)) == pytest.approx(metric(confidence, correct), abs=1e-7)
+    assert metric(np.tile(confidence, 2), np.tile(correct, 2)) == pytest.approx(
+        metric(confidence, correct), abs=1e-7
+    )
 
 
 @pytest.mark.parametrize("metric", TOP_LABEL)
@@ -104,7 +133,10 @@ def test_torch_and_numpy(metric, case):
 
 @given(outcomes())
 def test_bounds(case):
-    """|mean gap| <= KS and ECE; ECE of a partition is at most the mean |residual|; one bin is the mean gap."""
+    """|mean gap| <= KS and ECE; ECE of a partition is at most the mean |residual|.
+
+    One bin is the mean gap.
+    """
     confidence, correct = case
     mean_gap = abs(float((confidence - correct).mean()))
     assert ece(confidence, correct, 1) == pytest.approx(mean_gap, abs=1e-12)
@@ -124,7 +156,9 @@ def test_smece_is_the_fixed_point(case):
     confidence, correct = case
     s = smece(confidence, correct)
     assume(s > 0.02)  # the direct sum needs a width well above its step
-    assert smooth(confidence.tolist(), correct.tolist(), s, points=800) == pytest.approx(s, rel=5e-3, abs=5e-4)
+    assert smooth(confidence.tolist(), correct.tolist(), s, points=800) == pytest.approx(
+        s, rel=5e-3, abs=5e-4
+    )
 
 
 @pytest.mark.parametrize("n", [30, 300, 3000, 30000])
@@ -134,7 +168,9 @@ def test_smece_against_relplot(n, power):
     rng = np.random.default_rng(n)
     confidence = rng.beta(5, 1, n)
     correct = rng.random(n) < confidence**power
-    assert smece(confidence, correct) == pytest.approx(relplot.smECE(confidence, correct.astype(float)), abs=1e-3)
+    assert smece(confidence, correct) == pytest.approx(
+        relplot.smECE(confidence, correct.astype(float)), abs=1e-3
+    )
 
 
 @given(outcomes())
@@ -148,7 +184,10 @@ def test_one_sort_of_bits_is_a_sort_by_confidence_and_outcome(case):
 
 
 def test_minus_zero_is_zero():
-    made = by_confidence(torch.tensor([0.5, -0.0, 0.0, 5e-324], dtype=torch.float64), torch.tensor([True, True, False, True]))
+    made = by_confidence(
+        torch.tensor([0.5, -0.0, 0.0, 5e-324], dtype=torch.float64),
+        torch.tensor([True, True, False, True]),
+    )
     assert made.confidence.tolist() == [0.0, 0.0, 5e-324, 0.5]
     assert made.correct.tolist() == [False, True, True, True]
     assert made.start.tolist() == [0, 2, 3]

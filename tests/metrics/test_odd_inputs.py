@@ -15,10 +15,42 @@ from hypothesis import strategies as st
 from maccal import metrics as m
 
 EXAMPLES = int(os.environ.get("MACCAL_FUZZ", "60"))
-fuzz = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), derandomize=EXAMPLES < 1000, database=None)
+fuzz = settings(
+    max_examples=EXAMPLES,
+    suppress_health_check=list(HealthCheck),
+    derandomize=EXAMPLES < 1000,
+    database=None,
+)
 
-SHARES = [0.0, 1.0, 0.5, 1 / 3, 1e-320, 2.0**-1074, np.nextafter(1, 0), np.nextafter(1, 2), 1e-30, 0.999999]
-NUMBERS = [*SHARES, -0.0, -1.0, 2.0, 88.0, 750.0, -750.0, 1e5, 65504.0, 3e38, -3e38, 1e300, -1e300, 1.7e308, -1.7e308]
+SHARES = [
+    0.0,
+    1.0,
+    0.5,
+    1 / 3,
+    1e-320,
+    2.0**-1074,
+    np.nextafter(1, 0),
+    np.nextafter(1, 2),
+    1e-30,
+    0.999999,
+]
+NUMBERS = [
+    *SHARES,
+    -0.0,
+    -1.0,
+    2.0,
+    88.0,
+    750.0,
+    -750.0,
+    1e5,
+    65504.0,
+    3e38,
+    -3e38,
+    1e300,
+    -1e300,
+    1.7e308,
+    -1.7e308,
+]
 BAD = [math.nan, math.inf, -math.inf]
 TYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 ODD_TYPES = [torch.int64, torch.uint8, torch.bool, torch.complex64, torch.float8_e5m2]
@@ -59,10 +91,17 @@ def shapes(draw):
 
 @st.composite
 def probabilities(draw):
-    """Rows that sum to one in the precision of their type, mostly; ties, zeros, ones and uniform rows among them."""
+    """Rows that sum to one in the precision of their type, mostly.
+
+    Ties, zeros, ones and uniform rows among them.
+    """
     rows, classes = draw(st.integers(1, 6)), draw(st.integers(2, 5))
     pool = st.sampled_from([0.0, 1.0, 1.0, 1e-320, 1e-38, 1e-8, 0.1, 3.0]) | st.floats(0, 1)
-    weights = torch.tensor(draw(st.lists(pool, min_size=rows * classes, max_size=rows * classes))).double().reshape(rows, classes)
+    weights = (
+        torch.tensor(draw(st.lists(pool, min_size=rows * classes, max_size=rows * classes)))
+        .double()
+        .reshape(rows, classes)
+    )
     weights[weights.sum(1) < 1e-300] = 1.0
     if draw(st.booleans()):
         weights[:] = 1.0 + draw(st.sampled_from([0.0, 1e-7, 1e-3])) * weights
@@ -72,9 +111,15 @@ def probabilities(draw):
 @st.composite
 def labels_for(draw, rows):
     rows = max(0, rows + draw(st.sampled_from([0] * 18 + [1, -1])))
-    whole = st.integers(0, 1) if draw(st.booleans()) else st.sampled_from([0, 1, 2, 3, 4, 5, -1, 2**40])
+    whole = (
+        st.integers(0, 1) if draw(st.booleans()) else st.sampled_from([0, 1, 2, 3, 4, 5, -1, 2**40])
+    )
     made = draw(st.lists(whole, min_size=rows, max_size=rows))
-    return draw(st.sampled_from([np.array(made, dtype=np.int64), torch.tensor(made, dtype=torch.int64), made]))
+    return draw(
+        st.sampled_from(
+            [np.array(made, dtype=np.int64), torch.tensor(made, dtype=torch.int64), made]
+        )
+    )
 
 
 def rows_of(array):
@@ -85,12 +130,17 @@ def rows_of(array):
 
 
 def check(call, within, endless=False):
-    """The result is inside its range, or the call raised ValueError. NaN and infinity only where `endless` says so."""
+    """The result is inside its range, or the call raised ValueError.
+
+    NaN and infinity only where `endless` says so.
+    """
     try:
         result = call()
     except ValueError:
         return
-    values = np.asarray(torch.as_tensor(result).detach().double() if not isinstance(result, float) else result)
+    values = np.asarray(
+        torch.as_tensor(result).detach().double() if not isinstance(result, float) else result
+    )
     if not endless:
         assert np.isfinite(values).all(), result
     known = values[np.isfinite(values)]
@@ -141,7 +191,11 @@ OF_CONFIDENCE = {
 @fuzz
 @given(st.data(), st.booleans())
 def test_probabilities(data, regular):
-    probs = data.draw(probabilities()) if regular else data.draw(shapes().flatmap(lambda s: arrays(s, SHARES)))
+    probs = (
+        data.draw(probabilities())
+        if regular
+        else data.draw(shapes().flatmap(lambda s: arrays(s, SHARES)))
+    )
     labels = data.draw(labels_for(rows_of(probs)))
     for function, within, endless in (OF_ROWS | OF_PROBS).values():
         check(lambda f=function: f(probs, labels), within, endless)
@@ -164,7 +218,8 @@ def test_confidences(data):
     shape = data.draw(st.integers(0, 8).map(lambda n: (n,)) | shapes())
     confidence = data.draw(arrays(shape, SHARES))
     correct = data.draw(
-        arrays(shape, [0.0, 1.0]) | st.lists(st.booleans(), min_size=rows_of(confidence), max_size=rows_of(confidence))
+        arrays(shape, [0.0, 1.0])
+        | st.lists(st.booleans(), min_size=rows_of(confidence), max_size=rows_of(confidence))
     )
     for function, within, endless in OF_CONFIDENCE.values():
         check(lambda f=function: f(confidence, correct), within, endless)
@@ -173,8 +228,13 @@ def test_confidences(data):
 @settings(fuzz, max_examples=max(40, EXAMPLES // 10))
 @given(st.data(), st.booleans())
 def test_summaries(data, as_logits):
-    """summary, Stream and compare: every number finite, or endless where the NLL is; the stream's within its bounds."""
-    given_rows = data.draw(shapes().flatmap(lambda s: arrays(s, NUMBERS)) if as_logits else probabilities())
+    """summary, Stream and compare: every number finite, or endless where the NLL is.
+
+    The stream's within its bounds.
+    """
+    given_rows = data.draw(
+        shapes().flatmap(lambda s: arrays(s, NUMBERS)) if as_logits else probabilities()
+    )
     labels = data.draw(labels_for(rows_of(given_rows)))
     arguments = {"logits": given_rows} if as_logits else {"probs": given_rows}
     try:
@@ -191,7 +251,9 @@ def test_summaries(data, as_logits):
     for name in ("accuracy", "ece", "mce", "n", "classes"):
         assert stream[name] == whole[name], name
     for name in (key for key in stream if key.endswith("_binned")):
-        assert abs(stream[name] - whole[name.removesuffix("_binned")]) <= stream[f"{name}_error"], name
+        assert abs(stream[name] - whole[name.removesuffix("_binned")]) <= stream[f"{name}_error"], (
+            name
+        )
     assert stream["brier"] == pytest.approx(whole["brier"], abs=1e-5)
     if math.isfinite(whole["nll"]):
         assert stream["nll"] == pytest.approx(whole["nll"], rel=1e-4, abs=1e-5)

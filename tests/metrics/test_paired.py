@@ -13,13 +13,17 @@ def sample(n, seed, sharpness=(1.0, 1.0), noise=0.3):
     rng = np.random.default_rng(seed)
     logits = rng.normal(size=(n, 4)) * 2
     labels = (softmax(logits).cumsum(1) > rng.random((n, 1))).argmax(1)
-    return [softmax(s * (logits + noise * rng.normal(size=logits.shape))) for s in sharpness], labels
+    return [
+        softmax(s * (logits + noise * rng.normal(size=logits.shape))) for s in sharpness
+    ], labels
 
 
 def test_finds_a_real_difference():
     (a, b), labels = sample(2000, 0, (1.0, 2.5))
     result = compare(a, b, labels)
-    assert result["ece"].difference == pytest.approx(ece(*top_label(b, labels)) - ece(*top_label(a, labels)))
+    assert result["ece"].difference == pytest.approx(
+        ece(*top_label(b, labels)) - ece(*top_label(a, labels))
+    )
     for name in ("ece", "nll", "brier"):
         d = result[name]
         assert d.real
@@ -64,7 +68,9 @@ def test_blocks_stand_for_rows(monkeypatch):
 def test_means_by_hand():
     d = paired_means(torch.tensor([1.0, -1.0, 1.0, -1.0, 1.0, 1.0, 1.0, 1.0], dtype=torch.float64))
     assert d.difference == 0.5
-    assert d.high - d.difference == pytest.approx(1.959964 * np.std([1, -1, 1, -1, 1, 1, 1, 1], ddof=1) / np.sqrt(8))
+    assert d.high - d.difference == pytest.approx(
+        1.959964 * np.std([1, -1, 1, -1, 1, 1, 1, 1], ddof=1) / np.sqrt(8)
+    )
 
 
 def test_infinite_scores_have_no_test():

@@ -34,7 +34,9 @@ def test_goldens_of_the_published_code():
     inside, out = softmax(model()[0]), softmax(outside())
     assert auroc(max_softmax(inside), max_softmax(out)) == pytest.approx(0.926333, abs=5e-7)
     assert fpr95(max_softmax(inside), max_softmax(out)) == pytest.approx(0.286667, abs=5e-7)
-    assert auroc(negative_entropy(inside), negative_entropy(out)) == pytest.approx(0.967167, abs=5e-7)
+    assert auroc(negative_entropy(inside), negative_entropy(out)) == pytest.approx(
+        0.967167, abs=5e-7
+    )
 
 
 @given(scores, scores)
@@ -48,7 +50,9 @@ def test_auroc_twin_and_scikit_learn(inside, out):
 
 @given(scores, scores)
 def test_fpr95_lies_between_its_thresholds(inside, out):
-    """At most the FPR of the strictest threshold that passes 95 % of ID, at least that of the next stricter one."""
+    """At most the FPR of the strictest threshold that passes 95 % of ID, at least that of the next
+    stricter one.
+    """
     value = fpr95(inside, out)
     strictest = max(t for t in np.unique(inside) if (inside >= t).mean() >= 0.95)
     stricter = inside[inside > strictest]
@@ -66,14 +70,18 @@ def test_fpr95_by_hand():
 @given(outcomes())
 def test_aurc_twin(case):
     confidence, correct = case
-    assert aurc(confidence, correct) == pytest.approx(slow_aurc(confidence.tolist(), correct.tolist()), abs=1e-12)
+    assert aurc(confidence, correct) == pytest.approx(
+        slow_aurc(confidence.tolist(), correct.tolist()), abs=1e-12
+    )
 
 
 @given(outcomes(), st.randoms())
 def test_ties_and_order(case, random):
     confidence, correct = case
     order = random.sample(range(len(confidence)), len(confidence))
-    assert aurc(confidence[order], correct[order]) == pytest.approx(aurc(confidence, correct), abs=1e-15)
+    assert aurc(confidence[order], correct[order]) == pytest.approx(
+        aurc(confidence, correct), abs=1e-15
+    )
 
 
 @given(outcomes())
@@ -100,7 +108,8 @@ def test_harmonic_numbers_on_both_sides_of_the_table():
 def test_accuracy_at_coverage_by_hand():
     confidence, correct = np.array([0.9, 0.8, 0.8, 0.6]), np.array([1, 1, 0, 0])
     assert accuracy_at_coverage(confidence, correct, 0.25) == 1
-    assert accuracy_at_coverage(confidence, correct, 0.5) == 0.75  # one of the two tied rows, half right
+    # one of the two tied rows, half right
+    assert accuracy_at_coverage(confidence, correct, 0.5) == 0.75
     assert accuracy_at_coverage(confidence, correct, 0.3) == 0.75  # rounded up to two rows
     for coverage in (0, 1.1, float("nan")):
         with pytest.raises(ValueError, match="coverage"):
@@ -110,7 +119,9 @@ def test_accuracy_at_coverage_by_hand():
 def test_scores_by_hand():
     logits = np.array([[0.0, np.log(3.0)]])
     assert max_softmax(softmax(logits)) == pytest.approx(0.75)
-    assert negative_entropy(softmax(logits)) == pytest.approx(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
+    assert negative_entropy(softmax(logits)) == pytest.approx(
+        0.25 * np.log(0.25) + 0.75 * np.log(0.75)
+    )
     assert negative_entropy(np.array([[1.0, 0.0]]))[0] == 0
     assert max_logit(logits) == pytest.approx(np.log(3))
     assert energy(logits) == pytest.approx(np.log(4))

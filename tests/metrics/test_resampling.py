@@ -1,4 +1,7 @@
-"""Intervals and null bands: the machine agrees with the plain functions, and the bands cover what they say."""
+"""Intervals and null bands.
+
+The machine agrees with the plain functions, and the bands cover what they say.
+"""
 
 import numpy as np
 import pytest
@@ -6,7 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import outcomes
 
-from maccal.metrics import aece, aurc, auroc, bootstrap, debiased_squared_ce, e_aurc, ece, ks, mce, resample, smece
+from maccal.metrics import (
+    aece,
+    aurc,
+    auroc,
+    bootstrap,
+    debiased_squared_ce,
+    e_aurc,
+    ece,
+    ks,
+    mce,
+    resample,
+    smece,
+)
 from maccal.metrics import resampling as machine
 from maccal.metrics.inputs import check_confidence
 
@@ -36,7 +51,9 @@ def test_the_data_as_its_own_resample(case, bins):
     groups = machine.gather(*check_confidence(confidence, correct), bins)
     made = machine.statistics(groups, groups.right[None], groups.wrong[None], bins)
     for name, function in PUBLIC.items():
-        expected = function(confidence, correct) if name == "ks" else function(confidence, correct, bins)
+        expected = (
+            function(confidence, correct) if name == "ks" else function(confidence, correct, bins)
+        )
         assert made[name][0] == pytest.approx(expected, abs=1e-10), name
     assert made["smece"][0] == pytest.approx(smece(confidence, correct), abs=2e-3)
 
@@ -49,39 +66,62 @@ def test_a_resample_is_a_resample():
         made = machine.statistics(groups, right, wrong, 15)
         for draw in range(len(right)):
             rows = np.repeat(groups.confidence, (right + wrong)[draw].astype(int))
-            hits = np.concatenate([[1] * int(r) + [0] * int(w) for r, w in zip(right[draw], wrong[draw], strict=True)]).astype(bool)
+            hits = np.concatenate(
+                [[1] * int(r) + [0] * int(w) for r, w in zip(right[draw], wrong[draw], strict=True)]
+            ).astype(bool)
             assert len(rows) == 300
             for name in ("ece", "aece", "mce", "debiased_squared_ce", "aurc"):
                 args = (rows, hits) if name == "aurc" else (rows, hits, 15)
-                assert made[name][draw] == pytest.approx((PUBLIC[name] if name != "aurc" else aurc)(*args), abs=1e-10), name
+                assert made[name][draw] == pytest.approx(
+                    (PUBLIC[name] if name != "aurc" else aurc)(*args), abs=1e-10
+                ), name
 
 
 @pytest.mark.parametrize("name", ["ece", "mce", "aece", "smece", "ks", "aurc", "accuracy"])
 def test_groups_stand_for_rows(name):
-    """50,000 rows gathered into about 1,000 groups: the same spread as resampling the rows themselves."""
+    """50,000 rows gathered into about 1,000 groups.
+
+    The same spread as resampling the rows themselves.
+    """
     confidence, correct = sample(50_000, power=1.1)
     boot, null = resample(confidence, correct, resamples=300)
     rng = np.random.default_rng(2)
-    functions = {**{k: f for k, f in PUBLIC.items() if k in ("ece", "mce", "aece")}, "smece": smece, "ks": ks, "aurc": aurc}
+    functions = {
+        **{k: f for k, f in PUBLIC.items() if k in ("ece", "mce", "aece")},
+        "smece": smece,
+        "ks": ks,
+        "aurc": aurc,
+    }
     functions["accuracy"] = lambda c, hit: hit.mean()
     rows = [rng.integers(50_000, size=50_000) for _ in range(60)]
     by_row = np.array([functions[name](confidence[r], correct[r]) for r in rows])
-    by_row_null = np.array([functions[name](confidence, rng.random(50_000) < confidence) for _ in range(60)])
+    by_row_null = np.array(
+        [functions[name](confidence, rng.random(50_000) < confidence) for _ in range(60)]
+    )
     for grouped, direct in ((boot[name], by_row), (null[name], by_row_null)):
         assert grouped.std() == pytest.approx(direct.std(), rel=0.35)
-        assert grouped.mean() == pytest.approx(direct.mean(), abs=4 * direct.std() / np.sqrt(60) + 1e-4)
+        assert grouped.mean() == pytest.approx(
+            direct.mean(), abs=4 * direct.std() / np.sqrt(60) + 1e-4
+        )
 
 
 def values(confidence, correct):
     groups = machine.gather(*check_confidence(confidence, correct), 15)
-    return {name: float(v[0]) for name, v in machine.statistics(groups, groups.right[None], groups.wrong[None], 15).items()}
+    return {
+        name: float(v[0])
+        for name, v in machine.statistics(
+            groups, groups.right[None], groups.wrong[None], 15
+        ).items()
+    }
 
 
 @pytest.mark.parametrize("power", [1.0, 1.5], ids=["calibrated", "overconfident"])
 def test_intervals_cover(power):
     """A 95 % interval holds the statistic's expected value at this N in about 95 of 100 data sets."""
     many = [values(*sample(800, 10_000 + seed, power)) for seed in range(400)]
-    covered = dict.fromkeys(("ece", "aece", "ks", "smece", "aurc", "e_aurc", "accuracy", "debiased_squared_ce"), 0)
+    covered = dict.fromkeys(
+        ("ece", "aece", "ks", "smece", "aurc", "e_aurc", "accuracy", "debiased_squared_ce"), 0
+    )
     expected = {name: np.mean([v[name] for v in many]) for name in covered}
     for seed in range(120):
         data = sample(800, seed, power)
@@ -104,7 +144,8 @@ def test_null_band_holds_calibrated_models():
     assert min(inside.values()) >= 0.88 * 150, inside
     data = sample(2000, 1, power=2.0)
     point, (_, null) = values(*data), resample(*data, resamples=200)
-    for name in set(inside) - {"mce"}:  # the worst of fifteen bins of few rows is too noisy to see even this
+    # the worst of fifteen bins of few rows is too noisy to see even this
+    for name in set(inside) - {"mce"}:
         assert point[name] > null[name].max(), name
 
 
@@ -120,17 +161,29 @@ def test_noise_floor_of_a_test_set():
 
 def test_same_seed_same_numbers():
     confidence, correct = sample(500)
-    for first, second in zip(resample(confidence, correct, seed=3), resample(confidence, correct, seed=3), strict=True):
+    for first, second in zip(
+        resample(confidence, correct, seed=3), resample(confidence, correct, seed=3), strict=True
+    ):
         assert all(np.array_equal(first[name], second[name]) for name in first)
-    assert not np.array_equal(resample(confidence, correct, seed=3)[0]["ece"], resample(confidence, correct, seed=4)[0]["ece"])
+    assert not np.array_equal(
+        resample(confidence, correct, seed=3)[0]["ece"],
+        resample(confidence, correct, seed=4)[0]["ece"],
+    )
 
 
 @given(outcomes(), st.randoms())
 def test_order_of_the_rows(case, random):
     confidence, correct = case
     order = random.sample(range(len(confidence)), len(confidence))
-    made = [resample(c, hit, resamples=5) for c, hit in ((confidence, correct), (confidence[order], correct[order]))]
-    assert all(np.array_equal(made[0][kind][name], made[1][kind][name]) for kind in (0, 1) for name in made[0][kind])
+    made = [
+        resample(c, hit, resamples=5)
+        for c, hit in ((confidence, correct), (confidence[order], correct[order]))
+    ]
+    assert all(
+        np.array_equal(made[0][kind][name], made[1][kind][name])
+        for kind in (0, 1)
+        for name in made[0][kind]
+    )
 
 
 def test_groups_stay_in_their_bins():

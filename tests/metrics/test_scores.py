@@ -22,7 +22,9 @@ from maccal.metrics.scores import as_scores, null_scores, row_scores
 def test_twins(case):
     probs, labels = case
     assert nll(probs, labels) == pytest.approx(slow_nll(probs.tolist(), labels.tolist()), rel=1e-12)
-    assert brier(probs, labels) == pytest.approx(slow_brier(probs.tolist(), labels.tolist()), rel=1e-12, abs=1e-12)
+    assert brier(probs, labels) == pytest.approx(
+        slow_brier(probs.tolist(), labels.tolist()), rel=1e-12, abs=1e-12
+    )
 
 
 def test_scikit_learn_agrees():
@@ -30,12 +32,17 @@ def test_scikit_learn_agrees():
     probs = softmax(rng.normal(size=(500, 7)) * 2)
     labels = rng.integers(0, 7, 500)
     assert nll(probs, labels) == pytest.approx(log_loss(labels, probs, labels=range(7)), rel=1e-12)
-    assert brier(probs, labels) == pytest.approx(brier_score_loss(labels, probs, labels=range(7), scale_by_half=False), rel=1e-12)
+    assert brier(probs, labels) == pytest.approx(
+        brier_score_loss(labels, probs, labels=range(7), scale_by_half=False), rel=1e-12
+    )
     assert accuracy(probs, labels) == accuracy_score(labels, probs.argmax(1))
 
 
 def test_golden_of_temperature_scaling():
-    """NLL at T = 1 as recorded; the best temperature beats what two published grids and 200 steps of L-BFGS found."""
+    """NLL at T = 1 as recorded.
+
+    The best temperature beats what two published grids and 200 steps of L-BFGS found.
+    """
     logits, labels = model()
     assert nll(logits=logits, labels=labels) == pytest.approx(1.245542, abs=5e-7)
     split = nll_split(logits=logits, labels=labels)
@@ -57,7 +64,10 @@ def test_the_temperature_is_the_optimum(sharpness):
             return float(row_scores(tensors[0] * math.exp(log_scale), tensors[1])[which].mean())
 
         best = min(
-            (minimize_scalar(at, bounds=b, method="bounded", options={"xatol": 1e-9}) for b in ((-5, -1), (-2, 2))),
+            (
+                minimize_scalar(at, bounds=b, method="bounded", options={"xatol": 1e-9})
+                for b in ((-5, -1), (-2, 2))
+            ),
             key=lambda r: r.fun,
         )
         assert found.refinement == pytest.approx(best.fun, abs=1e-9)
@@ -72,14 +82,19 @@ def test_splits_add_up_and_are_not_negative(case, sharpness):
     for split, score in ((nll_split, nll), (brier_split, brier)):
         parts = split(logits=logits, labels=labels)
         assert parts.calibration >= 0
-        assert parts.refinement + parts.calibration == pytest.approx(score(logits=logits, labels=labels), rel=1e-12)
+        assert parts.refinement + parts.calibration == pytest.approx(
+            score(logits=logits, labels=labels), rel=1e-12
+        )
 
 
 def test_sharpening_changes_calibration_only():
     rng = np.random.default_rng(2)
     logits = rng.normal(size=(800, 4))
     labels = (softmax(logits).cumsum(1) > rng.random((800, 1))).argmax(1)
-    before, after = nll_split(logits=logits, labels=labels), nll_split(logits=3 * logits, labels=labels)
+    before, after = (
+        nll_split(logits=logits, labels=labels),
+        nll_split(logits=3 * logits, labels=labels),
+    )
     assert after.refinement == pytest.approx(before.refinement, abs=1e-9)
     assert after.calibration > before.calibration + 0.1
     assert after.temperature == pytest.approx(3 * before.temperature, rel=1e-4)
@@ -114,7 +129,9 @@ def test_all_right_runs_to_the_end_of_the_range():
 
 
 def test_null_scores_by_simulation():
-    """Mean, spread and the chance gain of a fitted temperature, against labels really drawn from the probabilities."""
+    """Mean, spread and the chance gain of a fitted temperature, against labels really drawn from
+    the probabilities.
+    """
     rng = np.random.default_rng(3)
     logits = torch.tensor(rng.normal(size=(300, 4)) * 1.5)
     cumulative = logits.softmax(1).numpy().cumsum(1)
@@ -142,19 +159,28 @@ def test_blocks_change_nothing(monkeypatch):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shift", [0.0, 2e4, -2e4, 1e30])
 def test_splits_of_huge_logits(dtype, shift):
-    """A constant added to a row changes nothing; a gap of 20,000 is one, whatever it is counted from."""
+    """A constant added to a row changes nothing.
+
+    A gap of 20,000 is one, whatever it is counted from.
+    """
     gap = np.array([[0.0, 2e4], [2.0, 0.0], [0.0, 1.0], [3.0, 0.0]])
     labels = np.array([1, 0, 0, 0])
     moved = gap.copy()
     moved[0] += shift
     moved[0, 1] = moved[0, 0] + 2e4 if abs(shift) < 1e9 else 2 * shift
     for split in (nll_split, brier_split):
-        expected, made = split(logits=gap, labels=labels), split(logits=moved.astype(dtype), labels=labels)
+        expected, made = (
+            split(logits=gap, labels=labels),
+            split(logits=moved.astype(dtype), labels=labels),
+        )
         assert made == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_split_of_a_label_far_down():
-    """NLL of 50,000 at T = 1: the higher the temperature the better, so what is left is that of a coin, or hardly more."""
+    """NLL of 50,000 at T = 1.
+
+    The higher the temperature the better, so what is left is that of a coin, or hardly more.
+    """
     logits, labels = np.array([[0.0, 5e4]]), np.array([0])
     split = nll_split(logits=logits, labels=labels)
     assert split.refinement + split.calibration == pytest.approx(5e4)

@@ -5,7 +5,15 @@ import pytest
 import torch
 
 from maccal.metrics import inputs, softmaxes
-from maccal.metrics.softmaxes import Rows, score_compiled, score_rows, score_torch, slopes, slopes_compiled, slopes_torch
+from maccal.metrics.softmaxes import (
+    Rows,
+    score_compiled,
+    score_rows,
+    score_torch,
+    slopes,
+    slopes_compiled,
+    slopes_torch,
+)
 
 
 def sample(rows, classes, dtype=torch.float64, spread=3.0):
@@ -21,7 +29,9 @@ def test_compiled_and_torch_agree(rows, classes, dtype):
     assert inputs.kernels is not None, "the compiled kernels were not built"
     data = sample(rows, classes, dtype)
     for scale in (1e-3, 0.7, 40.0):
-        assert torch.allclose(score_compiled(data, scale), score_torch(data, scale), rtol=1e-12, atol=1e-13)
+        assert torch.allclose(
+            score_compiled(data, scale), score_torch(data, scale), rtol=1e-12, atol=1e-13
+        )
         fast, slow = slopes_compiled(data, scale, 2 * scale), slopes_torch(data, scale, 2 * scale)
         size = np.abs(slow).max()  # terms of either sign cancel
         assert np.allclose(fast, slow, rtol=1e-12, atol=1e-12 * size)
@@ -45,7 +55,9 @@ def test_one_score_alone():
 def test_derivatives_by_differences(measure):
     """Of x, where the scale is multiplied by 1 + x."""
     data, step = sample(200, 6), 1e-3
-    around = np.array([measure(data, 0.6 * (1 + x), 0.9 * (1 + x))[:, 0] for x in step * np.arange(-3, 4)])
+    around = np.array(
+        [measure(data, 0.6 * (1 + x), 0.9 * (1 + x))[:, 0] for x in step * np.arange(-3, 4)]
+    )
     value, first, second, third = measure(data, 0.6, 0.9).T
     centre = np.array([-1, 9, -45, 0, 45, -9, 1]) @ around / (60 * step)
     twice = np.array([2, -27, 270, -490, 270, -27, 2]) @ around / (180 * step**2)
@@ -58,7 +70,10 @@ def test_derivatives_by_differences(measure):
 
 @pytest.mark.parametrize("score", [score_compiled, score_torch])
 def test_infinite_scores(score):
-    """Log 0 is probability 0 at every scale: the class might as well not be there; as the label, it costs the earth."""
+    """Log 0 is probability 0 at every scale: the class might as well not be there.
+
+    As the label, it costs the earth.
+    """
     inf = torch.inf
     scores = torch.tensor([[0.0, -inf, -1.0], [0.0, -inf, -1.0]], dtype=torch.float64)
     nll, brier = score(Rows.of(scores, torch.tensor([0, 1])), 2.0)

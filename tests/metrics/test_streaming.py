@@ -44,14 +44,19 @@ def sample(n=3000, sharpness=2.0):
 def streamed(logits, labels, size, **settings):
     total = Stream.empty(**settings)
     for start in range(0, len(labels), size):
-        total += Stream.of(logits=logits[start : start + size], labels=labels[start : start + size], **settings)
+        total += Stream.of(
+            logits=logits[start : start + size], labels=labels[start : start + size], **settings
+        )
     return total
 
 
 @pytest.mark.parametrize("size", [1, 64, 3000])
 def test_batches_of_any_size(size):
     logits, labels = sample(300 if size == 1 else 3000)
-    whole, made = summary(logits=logits, labels=labels, interval=True), streamed(logits, labels, size).summary(interval=True)
+    whole, made = (
+        summary(logits=logits, labels=labels, interval=True),
+        streamed(logits, labels, size).summary(interval=True),
+    )
     for name in ("n", "classes", "bins", "accuracy", "ece", "mce", "mce_count"):
         assert made[name] == whole[name], name
     for name in ("confidence", "nll", "brier", "nll_low", "nll_high", "brier_low", "brier_high"):
@@ -62,7 +67,10 @@ def test_batches_of_any_size(size):
     for name in ("accuracy", "ece", "aece", "smece", "ks", "aurc", "e_aurc", "debiased_squared_ce"):
         for end in ("low", "high", "null_low", "null_high"):
             expected = whole[f"{name}_{end}"]
-            assert made[f"{binned(name)}_{end}"] == pytest.approx(expected, rel=0.1, abs=3e-3), (name, end)
+            assert made[f"{binned(name)}_{end}"] == pytest.approx(expected, rel=0.1, abs=3e-3), (
+                name,
+                end,
+            )
     assert made["verdict"].split(":")[0] == whole["verdict"].split(":")[0] == "Overconfident"
     assert str(made).startswith(f"{len(labels):,} rows, 5 classes, 15 bins")
 
@@ -70,7 +78,9 @@ def test_batches_of_any_size(size):
 @given(predictions(), st.integers(1, 40))
 def test_the_coarse_bins_are_the_same_bits(case, bins):
     probs, labels = case
-    assert Stream.of(probs, labels, bins=bins).fine.coarsen(bins) == Bins.of(*top_label(probs, labels), bins)
+    assert Stream.of(probs, labels, bins=bins).fine.coarsen(bins) == Bins.of(
+        *top_label(probs, labels), bins
+    )
 
 
 def test_memory_does_not_grow():
@@ -80,7 +90,10 @@ def test_memory_does_not_grow():
 
 @given(predictions(), st.integers(1, 40))
 def test_binned_numbers_are_within_their_bounds(case, bins):
-    """Few rows, many ties, bins of any width: the rows' own numbers are never further than the stated error."""
+    """Few rows, many ties, bins of any width.
+
+    The rows' own numbers are never further than the stated error.
+    """
     probs, labels = case
     confidence, correct = top_label(probs, labels)
     assert_within_bounds(confidence, correct, bins)
@@ -96,7 +109,11 @@ def assert_within_bounds(confidence, correct, bins):
     rows = {"smece": smece, "ks": ks, "aurc": aurc, "e_aurc": e_aurc}
     _, made = read(Bins.of(confidence, correct, fine_grid(bins).edges), bins)
     for name in INEXACT:
-        expected = rows[name](confidence, correct) if name in rows else EQUAL_MASS[name](confidence, correct, bins)
+        expected = (
+            rows[name](confidence, correct)
+            if name in rows
+            else EQUAL_MASS[name](confidence, correct, bins)
+        )
         assert abs(made[f"{name}_binned"] - expected) <= made[f"{name}_binned_error"], name
 
 
@@ -117,7 +134,10 @@ def test_one_label_one_number():
     whole, made = summary(logits=logits, labels=labels), streamed(logits, labels, 100).summary()
     for name in set(whole) & set(made):
         assert made[name] == pytest.approx(whole[name], rel=1e-12), name
-    labels_of = [{line[:22].rsplit("  ")[0].strip() for line in str(s).splitlines()[1:]} for s in (whole, made)]
+    labels_of = [
+        {line[:22].rsplit("  ")[0].strip() for line in str(s).splitlines()[1:]}
+        for s in (whole, made)
+    ]
     assert "AURC" in labels_of[0]
     assert "AURC" not in labels_of[1]
     assert "AURC (binned)" in labels_of[1]
@@ -125,7 +145,10 @@ def test_one_label_one_number():
 
 @pytest.mark.parametrize("rows", [2**28, 10**9, 2**40])
 def test_the_summary_of_any_number_of_rows_takes_little(rows):
-    """Doubling a stream stands for reading it twice. No array of the rows' length: 8 GB at a billion rows."""
+    """Doubling a stream stands for reading it twice. No array of the rows' length.
+
+    8 GB at a billion rows.
+    """
     logits, labels = sample(2**10, sharpness=1.1)
     part = Stream.of(logits=logits, labels=labels)
     total = Stream.empty()
@@ -140,9 +163,20 @@ def test_the_summary_of_any_number_of_rows_takes_little(rows):
     assert peak < 60e6
     once = Stream.of(logits=logits, labels=labels).summary()
     assert made["n"] == rows * 2**10
-    for name in ("accuracy", "confidence", "ece", "mce", "nll", "brier", "aece_binned", "ks_binned", "smece_binned"):
+    for name in (
+        "accuracy",
+        "confidence",
+        "ece",
+        "mce",
+        "nll",
+        "brier",
+        "aece_binned",
+        "ks_binned",
+        "smece_binned",
+    ):
         assert made[name] == pytest.approx(once[name], rel=1e-9, abs=1e-12), name
-    assert made["aurc_binned"] == pytest.approx(once["aurc_binned"], abs=0.01)  # its first ranks weigh less
+    # its first ranks weigh less
+    assert made["aurc_binned"] == pytest.approx(once["aurc_binned"], abs=0.01)
     assert made["aurc_binned_low"] <= made["aurc_binned"] <= made["aurc_binned_high"]
     half = 1.96 * np.sqrt(made["accuracy"] * (1 - made["accuracy"]) / made["n"])
     assert made["accuracy_high"] - made["accuracy_low"] == pytest.approx(2 * half, rel=0.4)
@@ -156,7 +190,10 @@ def test_compiled_and_torch_streams_agree(dtype, classes, as_logits):
     logits = (6 * torch.randn(3000, classes, generator=rng)).to(dtype)
     given = check_logits(logits) if as_logits else logits.float().softmax(1).to(dtype)
     labels = torch.randint(classes, (3000,), generator=rng)
-    fast, slow = collect_compiled(given, labels, as_logits, 15), collect_torch(given, labels, as_logits, 15)
+    fast, slow = (
+        collect_compiled(given, labels, as_logits, 15),
+        collect_torch(given, labels, as_logits, 15),
+    )
     assert fast[0] == slow[0]
     assert fast[1] == pytest.approx(slow[1], rel=1e-12 if dtype == torch.float64 else 1e-5)
 
@@ -164,12 +201,16 @@ def test_compiled_and_torch_streams_agree(dtype, classes, as_logits):
 def test_a_label_whose_probability_underflows_has_a_finite_nll():
     for dtype, far in ((np.float32, 300.0), (np.float64, 2000.0)):
         logits = np.array([[0.0, far], [0.0, 1.0]], dtype)
-        made = Stream.of(logits=logits, labels=np.array([0, 1])).summary(interval=True, resamples=10)
+        made = Stream.of(logits=logits, labels=np.array([0, 1])).summary(
+            interval=True, resamples=10
+        )
         assert made["nll"] == pytest.approx(nll(logits=logits, labels=np.array([0, 1])), rel=1e-6)
 
 
 def test_an_infinite_nll_and_a_single_row_have_no_interval():
-    made = Stream.of(np.array([[1.0, 0.0], [0.6, 0.4]]), np.array([1, 0])).summary(interval=True, resamples=10)
+    made = Stream.of(np.array([[1.0, 0.0], [0.6, 0.4]]), np.array([1, 0])).summary(
+        interval=True, resamples=10
+    )
     assert made["nll"] == np.inf
     assert np.isnan(made["nll_low"])
     one = Stream.of(np.array([[0.6, 0.4]]), np.array([0])).summary(interval=True, resamples=10)
@@ -181,7 +222,11 @@ def test_a_bad_row_is_named(compiled, monkeypatch):
     monkeypatch.setattr(inputs, "BLOCK", 8)
     if not compiled:
         monkeypatch.setattr(streaming, "kernels", None)
-    for bad, message in (([0.5, 0.25], r"row 77 sums to 0\.75"), ([np.nan, 1], "row 77 holds nan"), ([1.2, -0.2], "row 77 ranges")):
+    for bad, message in (
+        ([0.5, 0.25], r"row 77 sums to 0\.75"),
+        ([np.nan, 1], "row 77 holds nan"),
+        ([1.2, -0.2], "row 77 ranges"),
+    ):
         probs = np.tile([0.75, 0.25], (100, 1))
         probs[77] = bad
         with pytest.raises(ValueError, match=message):
@@ -190,8 +235,11 @@ def test_a_bad_row_is_named(compiled, monkeypatch):
 
 def test_what_does_not_add_up():
     with pytest.raises(ValueError, match="2 classes and one of 3"):
-        Stream.of(np.array([[0.5, 0.5]]), np.array([0])) + Stream.of(np.array([[0.5, 0.3, 0.2]]), np.array([0]))
-    with pytest.raises(ValueError, match="of 2 and of 4 bins"):  # both refined by the same fine bins
+        Stream.of(np.array([[0.5, 0.5]]), np.array([0])) + Stream.of(
+            np.array([[0.5, 0.3, 0.2]]), np.array([0])
+        )
+    # both refined by the same fine bins
+    with pytest.raises(ValueError, match="of 2 and of 4 bins"):
         Stream.empty(2) + Stream.empty(4)
     with pytest.raises(TypeError):
         Stream.empty() + 1
@@ -203,7 +251,9 @@ def test_what_does_not_add_up():
 
 def rank_main(rank: int, world: int, folder: str) -> None:
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world
+    )
     logits, labels = sample()
     together = Stream.of(logits=logits[rank::world], labels=labels[rank::world]).all_reduce()
     whole = Stream.of(logits=logits, labels=labels)

@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from maccal.metrics import METRICS, Bins, classwise_ece, ece, nll, smece, softmax, summary, top_label
+from maccal.metrics import (
+    METRICS,
+    Bins,
+    classwise_ece,
+    ece,
+    nll,
+    smece,
+    softmax,
+    summary,
+    top_label,
+)
 from maccal.metrics.summaries import classwise_interval, classwise_null, show
 
 
@@ -48,7 +58,10 @@ def test_logits_block_by_block(dtype, monkeypatch):
 def test_logits_and_probabilities_and_tensors_agree():
     logits, labels = sample()
     expected = summary(softmax(logits), labels)
-    for other in (summary(logits=logits, labels=labels), summary(torch.tensor(softmax(logits)), torch.tensor(labels))):
+    for other in (
+        summary(logits=logits, labels=labels),
+        summary(torch.tensor(softmax(logits)), torch.tensor(labels)),
+    ):
         assert all(other[key] == pytest.approx(expected[key], abs=1e-9) for key in expected)
 
 
@@ -64,13 +77,17 @@ def test_intervals_hold_their_numbers(sharpness):
 
 
 @pytest.mark.parametrize(
-    ("sharpness", "word"), [(3.0, "Overconfident: it says"), (0.4, "Underconfident: it says"), (1.0, "Cannot be told")]
+    ("sharpness", "word"),
+    [(3.0, "Overconfident: it says"), (0.4, "Underconfident: it says"), (1.0, "Cannot be told")],
 )
 def test_verdict(sharpness, word):
     logits, labels = sample(sharpness=sharpness)
     s = summary(logits=logits, labels=labels, interval=True, resamples=300)
     assert s["verdict"].startswith(word)
-    assert f"ECE is {100 * s['ece']:.2f} %" in s["verdict"] or f"KS error is {100 * s['ks']:.2f} %" in s["verdict"]
+    assert (
+        f"ECE is {100 * s['ece']:.2f} %" in s["verdict"]
+        or f"KS error is {100 * s['ks']:.2f} %" in s["verdict"]
+    )
     assert (s["p_value"] > 0.05) == (sharpness == 1.0)
 
 
@@ -99,7 +116,9 @@ def test_classwise_null_by_simulation(classes):
     probs = softmax(logits)
     rng = np.random.default_rng(1)
     cumulative = probs.cumsum(1)
-    drawn = [classwise_ece(probs, (cumulative > rng.random((800, 1))).argmax(1)) for _ in range(300)]
+    drawn = [
+        classwise_ece(probs, (cumulative > rng.random((800, 1))).argmax(1)) for _ in range(300)
+    ]
     low, high = classwise_null(Bins.of_classes(probs, labels), 1000, 0)
     assert low == pytest.approx(np.quantile(drawn, 0.025), rel=0.08)
     assert high == pytest.approx(np.quantile(drawn, 0.975), rel=0.08)
@@ -108,9 +127,14 @@ def test_classwise_null_by_simulation(classes):
 def test_classwise_interval_by_bootstrap():
     logits, labels = sample(1500, 4, sharpness=3.0)
     probs = softmax(logits)
-    low, high = classwise_interval(Bins.of_classes(probs, labels), torch.tensor(probs), torch.tensor(labels))
+    low, high = classwise_interval(
+        Bins.of_classes(probs, labels), torch.tensor(probs), torch.tensor(labels)
+    )
     rng = np.random.default_rng(1)
-    draws = [classwise_ece(probs[rows], labels[rows]) for rows in (rng.integers(1500, size=1500) for _ in range(200))]
+    draws = [
+        classwise_ece(probs[rows], labels[rows])
+        for rows in (rng.integers(1500, size=1500) for _ in range(200))
+    ]
     assert high - low == pytest.approx(2 * 1.96 * np.std(draws), rel=0.15)
     assert (low + high) / 2 == pytest.approx(classwise_ece(probs, labels), abs=1e-9)
 
@@ -126,7 +150,10 @@ def test_infinite_nll_is_said():
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("spread", [0.0, 1e-7, 1e-3])
 def test_uniform_predictions(dtype, spread):
-    """The variance of a constant is zero, not a little below it; of nearly constant values it is their spread."""
+    """The variance of a constant is zero, not a little below it.
+
+    Of nearly constant values it is their spread.
+    """
     rng = np.random.default_rng(0)
     for classes in (2, 3, 7, 10, 100):
         logits = spread * rng.normal(size=(50, classes))
@@ -136,7 +163,9 @@ def test_uniform_predictions(dtype, spread):
         assert s["nll_null_low"] <= s["nll_null_high"]
         if dtype == np.float64:
             deviation = math.sqrt(logits.var(1).mean() / 50)  # of -log p_y, to first order
-            assert s["nll_null_high"] - s["nll_null_low"] == pytest.approx(2 * 1.96 * deviation, rel=0.05, abs=1e-14)
+            assert s["nll_null_high"] - s["nll_null_low"] == pytest.approx(
+                2 * 1.96 * deviation, rel=0.05, abs=1e-14
+            )
 
 
 def test_one_row():
@@ -155,7 +184,12 @@ def test_prints_as_a_table():
 
 @pytest.mark.parametrize(
     ("value", "percent", "text"),
-    [(0.0532, True, "5.32 %"), (1.5, False, "1.5000"), (3e-5, False, "3.0e-05"), (math.nan, True, "–")],
+    [
+        (0.0532, True, "5.32 %"),
+        (1.5, False, "1.5000"),
+        (3e-5, False, "3.0e-05"),
+        (math.nan, True, "–"),
+    ],
 )
 def test_show(value, percent, text):
     assert show(value, percent) == text

@@ -42,7 +42,9 @@ def test_the_sample_leaves_no_trace(monkeypatch):
         for found, before in zip(best(rows, nll=True, brier=True), expected, strict=True):
             assert found.value == pytest.approx(before.value, rel=1e-14)
             assert found.log_scale == pytest.approx(before.log_scale, abs=1e-8)
-        assert best(rows, nll=True, brier=False)[0].log_scale == pytest.approx(expected[0].log_scale, abs=1e-13)
+        assert best(rows, nll=True, brier=False)[0].log_scale == pytest.approx(
+            expected[0].log_scale, abs=1e-13
+        )
 
 
 def test_a_pass_in_float32_leaves_no_trace(monkeypatch):
@@ -85,11 +87,18 @@ def test_nothing_best():
     right, wrong = Rows.of(scores, torch.tensor([0, 1])), Rows.of(scores, torch.tensor([1, 0]))
     assert best(right, nll=True, brier=False) == (None, None)
     assert best(wrong, nll=True, brier=False) == (None, None)
-    assert (runs_away(right), runs_away(wrong), runs_away(sample())) == ("T to 0", "T to infinity", "")
+    assert (runs_away(right), runs_away(wrong), runs_away(sample())) == (
+        "T to 0",
+        "T to infinity",
+        "",
+    )
 
 
 def test_a_hair_from_nothing_best():
-    """One row of many is wrong, by a hair; or the labels' scores are better than the mean, by a hair."""
+    """One row of many is wrong, by a hair.
+
+    Or the labels' scores are better than the mean, by a hair.
+    """
     nearly_right = torch.tensor([[1.0, 0.0]] * 999 + [[1e-9, 0.0]], dtype=torch.float64)
     rows = Rows.of(nearly_right, torch.tensor([0] * 999 + [1]))
     assert_exact(rows, best(rows, nll=True, brier=False)[:1])
@@ -102,11 +111,17 @@ def test_a_hair_from_nothing_best():
 
 @pytest.mark.parametrize("size", [1e-300, 1e-30, 1e-6, 1e6, 1e30, 1e300])
 def test_splits_at_any_size(size):
-    """Logits times s have the same refinement, at s times the temperature: the range of the search moves with them."""
+    """Logits times s have the same refinement, at s times the temperature.
+
+    The range of the search moves with them.
+    """
     rows = sample(500)
     logits, labels = rows.scores.numpy(), rows.labels.numpy()
     for split in (nll_split, brier_split):
-        expected, found = split(logits=logits, labels=labels), split(logits=size * logits, labels=labels)
+        expected, found = (
+            split(logits=logits, labels=labels),
+            split(logits=size * logits, labels=labels),
+        )
         assert found.refinement == pytest.approx(expected.refinement, rel=1e-12)
         assert found.temperature == pytest.approx(size * expected.temperature, rel=1e-7)
 

@@ -1,10 +1,12 @@
-"""The fifteen corruptions of CIFAR-C at five severities (Hendrycks & Dietterich 2019), made here, of whole batches.
+"""The fifteen corruptions of CIFAR-C at five severities (Hendrycks & Dietterich 2019), made here,
+of whole batches.
 
     Corrupt("fog", severity=3, seed=1)(images)    uint8 N x 3 x H x W in and out; the same seed, the same bits
 
-10,000 images of 32 x 32 take up to five seconds. Defocus, zoom, brightness, contrast, pixelate and JPEG reproduce the published
-images within one grey level; the others draw from the same distributions, except frost, whose ice is synthetic (see weather.py).
-The severities are those of CIFAR-10-C for every size of image; Tiny-ImageNet-C, at 64 x 64, has others of its own.
+10,000 images of 32 x 32 take up to five seconds. Defocus, zoom, brightness, contrast, pixelate and
+JPEG reproduce the published images within one grey level; the others draw from the same
+distributions, except frost, whose ice is synthetic (see weather.py). The severities are those of
+CIFAR-10-C for every size of image; Tiny-ImageNet-C, at 64 x 64, has others of its own.
 """
 
 import io
@@ -18,7 +20,13 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
-from maccal.data.corruptions.blurs import Generator, defocus_blur, glass_blur, motion_blur, zoom_blur
+from maccal.data.corruptions.blurs import (
+    Generator,
+    defocus_blur,
+    glass_blur,
+    motion_blur,
+    zoom_blur,
+)
 from maccal.data.corruptions.weather import fog, frost, snow
 
 CHUNK = 500  # images at a time: arrays of a few megabytes
@@ -54,24 +62,41 @@ def contrast(images: np.ndarray, _: Generator, share: float) -> np.ndarray:
     return ((x - mean) * share + mean) * 255
 
 
-def elastic_transform(images: np.ndarray, rng: Generator, stretch: float, sigma: float, shift: float) -> np.ndarray:
-    """A random affine map, then smooth local displacements; all three lengths are shares of the side."""
+def elastic_transform(
+    images: np.ndarray, rng: Generator, stretch: float, sigma: float, shift: float
+) -> np.ndarray:
+    """A random affine map, then smooth local displacements.
+
+    All three lengths are shares of the side.
+    """
     count, _, height, width = images.shape
     side = min(height, width)
     moved = tilted(images, rng.uniform(-shift * side, shift * side, (count, 3, 2)))
     noise = rng.uniform(-1, 1, (count, height, width, 2))
-    field = gaussian_filter(noise, (0, sigma * side, sigma * side, 0), mode="reflect", truncate=3) * stretch * side
+    field = (
+        gaussian_filter(noise, (0, sigma * side, sigma * side, 0), mode="reflect", truncate=3)
+        * stretch
+        * side
+    )
     return sampled(moved, places(height, width) + field, about_centres=False).numpy() * 255
 
 
 def tilted(images: np.ndarray, shifts: np.ndarray) -> Tensor:
-    """Images, from 0 to 1, under the affine maps that move three corners of their middle by shifts: N x 3 x 2, of x and y."""
+    """Images, from 0 to 1, under the affine maps that move three corners of their middle by shifts.
+
+    N x 3 x 2, of x and y.
+    """
     count, _, height, width = images.shape
-    corners = np.array([width // 2, height // 2]) + min(height, width) // 3 * np.array([[1, 1], [1, -1], [-1, -1]])
+    corners = np.array([width // 2, height // 2]) + min(height, width) // 3 * np.array(
+        [[1, 1], [1, -1], [-1, -1]]
+    )
     target = np.concatenate([corners + shifts, np.ones((count, 3, 1))], 2)
     back = np.linalg.solve(target, np.broadcast_to(corners.astype(float), (count, 3, 2)))
     source = places(height, width) @ back[:, None, :2] + back[:, None, 2:]
-    return sampled(torch.from_numpy(images / 255), np.floor(source * 32 + 0.5) / 32, about_centres=True)  # OpenCV's thirty-seconds
+    # OpenCV's thirty-seconds
+    return sampled(
+        torch.from_numpy(images / 255), np.floor(source * 32 + 0.5) / 32, about_centres=True
+    )
 
 
 def places(height: int, width: int) -> np.ndarray:
@@ -79,16 +104,26 @@ def places(height: int, width: int) -> np.ndarray:
 
 
 def sampled(images: Tensor, at: np.ndarray, *, about_centres: bool) -> Tensor:
-    """Images read between pixels at (x, y) and mirrored beyond: about the centres of the last pixels, or their outer edges."""
+    """Images read between pixels at (x, y) and mirrored beyond.
+
+    About the centres of the last pixels, or their outer edges.
+    """
     size = np.array(images.shape[:1:-1])
     scaled = at * 2 / (size - 1) - 1 if about_centres else (at * 2 + 1) / size - 1
-    return F.grid_sample(images, torch.from_numpy(scaled), padding_mode="reflection", align_corners=about_centres)
+    return F.grid_sample(
+        images, torch.from_numpy(scaled), padding_mode="reflection", align_corners=about_centres
+    )
 
 
 def pixelate(images: np.ndarray, _: Generator, share: float) -> np.ndarray:
     height, width = images.shape[2:]
     small = int(width * share), int(height * share)
-    return one_by_one(images, lambda image: image.resize(small, Image.Resampling.BOX).resize((width, height), Image.Resampling.BOX))
+    return one_by_one(
+        images,
+        lambda image: image.resize(small, Image.Resampling.BOX).resize(
+            (width, height), Image.Resampling.BOX
+        ),
+    )
 
 
 def jpeg_compression(images: np.ndarray, _: Generator, quality: int) -> np.ndarray:
@@ -103,12 +138,16 @@ def recompressed(image: Image.Image, quality: int) -> Image.Image:
 
 def one_by_one(images: np.ndarray, change: Callable[[Image.Image], Image.Image]) -> np.ndarray:
     pictures = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
-    return np.stack([np.asarray(change(Image.fromarray(picture))) for picture in pictures]).transpose(0, 3, 1, 2)
+    return np.stack(
+        [np.asarray(change(Image.fromarray(picture))) for picture in pictures]
+    ).transpose(0, 3, 1, 2)
 
 
 @dataclass(frozen=True)
 class Corruption:
-    """A function of (uint8 images, generator, *parameters) to grey levels, and its parameters at the five severities."""
+    """A function of (uint8 images, generator, *parameters) to grey levels, and its parameters at
+    the five severities.
+    """
 
     apply: Callable[..., np.ndarray]
     severities: tuple[tuple[float, ...], ...]
@@ -118,7 +157,9 @@ CORRUPTIONS: Mapping[str, Corruption] = {
     "gaussian_noise": Corruption(gaussian_noise, ((0.04,), (0.06,), (0.08,), (0.09,), (0.10,))),
     "shot_noise": Corruption(shot_noise, ((500,), (250,), (100,), (75,), (50,))),
     "impulse_noise": Corruption(impulse_noise, ((0.01,), (0.02,), (0.03,), (0.05,), (0.07,))),
-    "defocus_blur": Corruption(defocus_blur, ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1))),
+    "defocus_blur": Corruption(
+        defocus_blur, ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1))
+    ),
     "glass_blur": Corruption(glass_blur, ((0.05, 1), (0.25, 1), (0.4, 1), (0.25, 2), (0.4, 2))),
     "motion_blur": Corruption(motion_blur, ((6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5))),
     "zoom_blur": Corruption(zoom_blur, ((6,), (11,), (15,), (20,), (25,))),
@@ -137,7 +178,8 @@ CORRUPTIONS: Mapping[str, Corruption] = {
     "brightness": Corruption(brightness, ((0.05,), (0.1,), (0.15,), (0.2,), (0.3,))),
     "contrast": Corruption(contrast, ((0.75,), (0.5,), (0.4,), (0.3,), (0.15,))),
     "elastic_transform": Corruption(
-        elastic_transform, ((0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03))
+        elastic_transform,
+        ((0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)),
     ),
     "pixelate": Corruption(pixelate, ((0.95,), (0.9,), (0.85,), (0.75,), (0.65,))),
     "jpeg_compression": Corruption(jpeg_compression, ((80,), (65,), (58,), (50,), (40,))),
@@ -146,7 +188,10 @@ CORRUPTIONS: Mapping[str, Corruption] = {
 
 @dataclass(frozen=True)
 class Corrupt:
-    """One corruption at one severity, 1 to 5; kinds and severities of one seed draw independently of each other."""
+    """One corruption at one severity, 1 to 5.
+
+    Kinds and severities of one seed draw independently of each other.
+    """
 
     kind: str
     severity: int
@@ -154,7 +199,9 @@ class Corrupt:
 
     def __post_init__(self) -> None:
         if self.kind not in CORRUPTIONS:
-            raise ValueError(f"no corruption {self.kind!r}; the corruptions are {', '.join(CORRUPTIONS)}")
+            raise ValueError(
+                f"no corruption {self.kind!r}; the corruptions are {', '.join(CORRUPTIONS)}"
+            )
         if not isinstance(self.severity, int) or not 1 <= self.severity <= 5:
             raise ValueError(f"severity {self.severity!r}; pass a whole number from 1 to 5")
         if not isinstance(self.seed, int) or self.seed < 0:
@@ -168,14 +215,21 @@ class Corrupt:
         pixels = images.numpy(force=True)
         result = np.empty(pixels.shape, np.uint8)
         for start in range(0, len(pixels), CHUNK):
-            levels = row.apply(pixels[start : start + CHUNK], rng, *row.severities[self.severity - 1])
-            result[start : start + CHUNK] = np.clip(levels, 0, 255)  # truncates, as the published images are
+            levels = row.apply(
+                pixels[start : start + CHUNK], rng, *row.severities[self.severity - 1]
+            )
+            # truncates, as the published images are
+            result[start : start + CHUNK] = np.clip(levels, 0, 255)
         return torch.from_numpy(result).to(images.device)
 
 
 def check(images: Tensor) -> None:
     if not isinstance(images, Tensor) or images.dtype != torch.uint8:
         found = images.dtype if isinstance(images, Tensor) else type(images).__name__
-        raise ValueError(f"images are {found}; pass a uint8 tensor of grey levels, before normalisation")
+        raise ValueError(
+            f"images are {found}; pass a uint8 tensor of grey levels, before normalisation"
+        )
     if images.ndim != 4 or images.shape[1] != 3 or min(images.shape[2:]) < 8:
-        raise ValueError(f"images are {' x '.join(map(str, images.shape))}; pass N x 3 x H x W, at least 8 x 8 pixels")
+        raise ValueError(
+            f"images are {' x '.join(map(str, images.shape))}; pass N x 3 x H x W, at least 8 x 8 pixels"
+        )

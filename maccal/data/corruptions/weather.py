@@ -1,8 +1,9 @@
 """Snow, frost and fog of CIFAR-C, of whole batches.
 
-Each takes uint8 images N x 3 x H x W, a generator and its parameters, and gives grey levels as floats, for the caller to clip and
-truncate. Snow and fog follow the published recipe. Frost there is a crop of one of five photographs of ice, which are not ours to
-ship: here each image has a pane of fractal noise of its own, with the colours, contrast, skewness and grain of those photographs.
+Each takes uint8 images N x 3 x H x W, a generator and its parameters, and gives grey levels as
+floats, for the caller to clip and truncate. Snow and fog follow the published recipe. Frost there
+is a crop of one of five photographs of ice, which are not ours to ship: here each image has a pane
+of fractal noise of its own, with the colours, contrast, skewness and grain of those photographs.
 """
 
 from dataclasses import dataclass
@@ -45,9 +46,15 @@ def snow(
     sigma: float,
     keep: float,
 ) -> np.ndarray:
-    """Flakes blurred along their fall, twice (the second time upside down), on an image paled to `keep` of its colour."""
+    """Flakes blurred along their fall, twice (the second time upside down), on an image paled to
+    `keep` of its colour.
+    """
     count, _, height, width = images.shape
-    flakes = zoom_lines(height, zoom) @ rng.normal(mean, spread, (count, height, width)) @ zoom_lines(width, zoom).T
+    flakes = (
+        zoom_lines(height, zoom)
+        @ rng.normal(mean, spread, (count, height, width))
+        @ zoom_lines(width, zoom).T
+    )
     flakes = np.floor(np.clip(np.where(flakes < least, 0, flakes), 0, 1) * 255)
     fall = streaks(flakes[:, None], radius, sigma, rng.uniform(-135, -45, (count,))) / 255
     x = images / 255
@@ -56,7 +63,9 @@ def snow(
 
 
 def fog(images: np.ndarray, rng: Generator, amount: float, decay: float) -> np.ndarray:
-    """Plasma added, and the sum scaled so that the brightest pixel of the image could still be reached."""
+    """Plasma added, and the sum scaled so that the brightest pixel of the image could still be
+    reached.
+    """
     x = images / 255
     brightest = x.max((1, 2, 3), keepdims=True)
     size = 1 << (max(images.shape[2:]) - 1).bit_length()
@@ -65,10 +74,11 @@ def fog(images: np.ndarray, rng: Generator, amount: float, decay: float) -> np.n
 
 
 def plasma(count: int, size: int, decay: float, rng: Generator) -> np.ndarray:
-    """Diamond-square height maps, count x size x size, each from 0 to 1; they wrap around, and the size is a power of two.
+    """Diamond-square height maps, count x size x size, each from 0 to 1; they wrap around, and the
+    size is a power of two.
 
-    A new point is the mean of four neighbours and an offset, whose range falls by decay squared at every halving.
-    """
+    A new point is the mean of four neighbours and an offset, whose range falls by decay squared at
+    every halving."""
     grid, step, reach = np.zeros((count, size, size)), size, 100.0**2
     while step >= 2:
         half = step // 2
@@ -95,17 +105,28 @@ def frost(images: np.ndarray, rng: Generator, keep: float, amount: float) -> np.
     for kind, pane in enumerate(PANES):
         rows = np.flatnonzero(which == kind)
         grain = crystals(len(rows), images.shape[2], images.shape[3], pane, rng)
-        ice[rows] = np.reshape(pane.colour, (3, 1, 1)) + np.reshape(pane.contrast, (3, 1, 1)) * grain
+        ice[rows] = (
+            np.reshape(pane.colour, (3, 1, 1)) + np.reshape(pane.contrast, (3, 1, 1)) * grain
+        )
     return keep * images + amount * np.clip(ice, 0, 255)
 
 
 def crystals(count: int, height: int, width: int, pane: Pane, rng: Generator) -> np.ndarray:
-    """Fractal noise, count x 1 x height x width, of mean 0, variance 1 and the pane's skewness; crops, so that it does not wrap."""
+    """Fractal noise, count x 1 x height x width, of mean 0, variance 1 and the pane's skewness.
+
+    Crops, so that it does not wrap.
+    """
     shape = (2 * height, 2 * width)
     frequency = np.hypot(fft.fftfreq(shape[0])[:, None], fft.rfftfreq(shape[1]))
     gain = np.maximum(frequency, 1 / max(shape)) ** -pane.slope
     gain /= np.sqrt(fft.irfft2(gain**2, s=shape)[0, 0])  # of white noise, variance 1
     noise = rng.standard_normal((count, *shape), np.float32)
-    field = fft.irfft2(fft.rfft2(noise) * gain.astype(np.float32), s=shape)[:, None, :height, :width]
+    field = fft.irfft2(fft.rfft2(noise) * gain.astype(np.float32), s=shape)[
+        :, None, :height, :width
+    ]
     bend = pane.skewness / 3  # of a lognormal, nearly
-    return np.sign(bend) * (np.exp(bend * field) - np.exp(bend**2 / 2)) / np.sqrt(np.expm1(bend**2) * np.exp(bend**2))
+    return (
+        np.sign(bend)
+        * (np.exp(bend * field) - np.exp(bend**2 / 2))
+        / np.sqrt(np.expm1(bend**2) * np.exp(bend**2))
+    )

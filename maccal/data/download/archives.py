@@ -1,9 +1,9 @@
 """Unpacking archives that are not trusted: all of it or nothing, and nothing outside the folder.
 
-Only regular files and folders are taken; a link, a device, a path that leaves the folder, a name that comes twice, or more bytes
-than agreed refuses the whole archive. Owners, dates and permissions are not taken over. Memory: a few megabytes, whatever the
-archive says: its headers are metered as its files are.
-"""
+Only regular files and folders are taken; a link, a device, a path that leaves the folder, a name
+that comes twice, or more bytes than agreed refuses the whole archive. Owners, dates and permissions
+are not taken over. Memory: a few megabytes, whatever the archive says: its headers are metered as
+its files are."""
 
 import gzip
 import stat
@@ -30,21 +30,27 @@ class Member(NamedTuple):
     open: Callable[[], IO[bytes] | None]
 
 
-def unpack(archive: Path, root: Path, folder: str, *, limit: int, expected: Collection[str] = ()) -> Path:
+def unpack(
+    archive: Path, root: Path, folder: str, *, limit: int, expected: Collection[str] = ()
+) -> Path:
     """Unpack to root/folder, which must not exist, and return it.
 
-    It appears whole, by one rename, after `expected` (paths below the folder) were found; what the archive holds beside the folder
-    is dropped. FileError names the archive and the member.
-    """
+    It appears whole, by one rename, after `expected` (paths below the folder) were found; what the
+    archive holds beside the folder is dropped. FileError names the archive and the member."""
     target = root / folder
     if target.exists():
         raise FileError(target, f"is already there; move it away to unpack {archive.name}")
     root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder}.", dir=root, ignore_cleanup_errors=True) as beside:
+    with tempfile.TemporaryDirectory(
+        prefix=f".{folder}.", dir=root, ignore_cleanup_errors=True
+    ) as beside:
         extract(archive, Path(beside), limit)
         missing = [name for name in expected if not (Path(beside) / folder / name).is_file()]
         if missing or not (Path(beside) / folder).is_dir():
-            raise FileError(archive, f"holds no {folder}/{missing[0] if missing else ''}; is it incomplete, or another set?")
+            raise FileError(
+                archive,
+                f"holds no {folder}/{missing[0] if missing else ''}; is it incomplete, or another set?",
+            )
         (Path(beside) / folder).rename(target)
     return target
 
@@ -60,7 +66,10 @@ def extract(archive: Path, into: Path, limit: int) -> None:
                 path = safe_path(archive, member)
                 room -= member.size
                 if room < 0 or len(seen) >= MEMBERS:
-                    raise FileError(archive, f"{name}: more than {limit:,} bytes or {MEMBERS:,} files; is this an attack?")
+                    raise FileError(
+                        archive,
+                        f"{name}: more than {limit:,} bytes or {MEMBERS:,} files; is this an attack?",
+                    )
                 if path in seen and member.kind == "file":
                     raise FileError(archive, f"{name}: comes twice")
                 seen.add(path)
@@ -68,7 +77,9 @@ def extract(archive: Path, into: Path, limit: int) -> None:
     except FileError:
         raise
     except Exception as error:  # a damaged archive may raise anything
-        raise FileError(archive, f"cannot be unpacked, at {name} ({error}); nothing was kept") from error
+        raise FileError(
+            archive, f"cannot be unpacked, at {name} ({error}); nothing was kept"
+        ) from error
 
 
 def write(member: Member, path: Path) -> None:
@@ -89,11 +100,21 @@ def write(member: Member, path: Path) -> None:
 
 
 def safe_path(archive: Path, member: Member) -> PurePosixPath:
-    """The member's path, which stays inside on every system: no drive letters and no backslashes either."""
+    """The member's path, which stays inside on every system.
+
+    No drive letters and no backslashes either.
+    """
     name, path = member.name, PurePosixPath(member.name)
-    if path.is_absolute() or "\\" in name or ":" in name or any(ord(letter) < 32 for letter in name):
+    if (
+        path.is_absolute()
+        or "\\" in name
+        or ":" in name
+        or any(ord(letter) < 32 for letter in name)
+    ):
         raise FileError(archive, f"{name!r}: not a relative path of plain names")
-    if (not path.parts and member.kind != "folder") or any(not part.strip(". ") for part in path.parts):
+    if (not path.parts and member.kind != "folder") or any(
+        not part.strip(". ") for part in path.parts
+    ):
         raise FileError(archive, f"{name!r}: a path that leaves the folder")
     if member.kind not in ("file", "folder"):
         raise FileError(archive, f"{name!r}: {member.kind}; only files and folders are unpacked")
@@ -119,7 +140,10 @@ def members_of(archive: Path) -> Iterator[Iterator[Member]]:
 
 
 class Metered:
-    """A file of which only so many bytes may be read as are left; tarfile takes any size that a header asks for."""
+    """A file of which only so many bytes may be read as are left.
+
+    Tarfile takes any size that a header asks for.
+    """
 
     def __init__(self, file: Any) -> None:
         self.file = file

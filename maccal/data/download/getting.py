@@ -1,4 +1,5 @@
-"""Data sets from their publishers' servers: fetched with resume, verified, unpacked safely, and checked afterwards.
+"""Data sets from their publishers' servers: fetched with resume, verified, unpacked safely, and
+checked afterwards.
 
     get(name, root)            download what is not there
     check(name, root, reader)  problems of what is there, none if all is well
@@ -15,7 +16,14 @@ from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from maccal.data.download.archives import unpack
 from maccal.data.download.sources import SOURCES, Known, Source
@@ -29,7 +37,10 @@ State = Literal["yes", "partly", "no"]
 
 @dataclass(frozen=True)
 class Row:
-    """A set in the list: its publisher, bytes to download (None: not known), whether it is there, and where it is or would be."""
+    """A set in the list: its publisher, bytes to download (None.
+
+    Not known), whether it is there, and where it is or would be.
+    """
 
     name: str
     host: str
@@ -39,8 +50,13 @@ class Row:
 
 
 def data_root(root: Path | str | None = None) -> Path:
-    """The folder of all data sets: the argument, else $MACCAL_DATA, else maccal's folder in the user's cache."""
-    return Path(root or os.environ.get("MACCAL_DATA") or Path.home() / ".cache" / "maccal").expanduser()
+    """The folder of all data sets.
+
+    The argument, else $MACCAL_DATA, else maccal's folder in the user's cache.
+    """
+    return Path(
+        root or os.environ.get("MACCAL_DATA") or Path.home() / ".cache" / "maccal"
+    ).expanduser()
 
 
 def get(
@@ -51,11 +67,12 @@ def get(
     keep: bool = False,
     pauses: Sequence[float] = PAUSES,
 ) -> Path:
-    """Download a set that is not there and return its folder; archives are deleted once unpacked unless `keep`.
+    """Download a set that is not there and return its folder; archives are deleted once unpacked
+    unless `keep`.
 
-    An archive that is already in root is verified and used. Files that are there with the right size are left alone; others with
-    their names are never overwritten: FileError says to move them away. An interrupted download goes on where it stopped.
-    """
+    An archive that is already in root is verified and used. Files that are there with the right
+    size are left alone; others with their names are never overwritten: FileError says to move them
+    away. An interrupted download goes on where it stopped."""
     folder, sources = data_root(root), known(name)
     todo = [source for source in sources if not complete(source, folder)]
     for source in todo:
@@ -78,7 +95,13 @@ def one(source: Source, root: Path, bar: Progress, keep: bool, pauses: Sequence[
     task = bar.add_task(source.file, total=source.size)
     target, whole = place(source, root), Known(source.size, source.checksum)
     if not target.exists():
-        fetch(source.url, target, whole, pauses=pauses, report=lambda done, total: bar.update(task, completed=done, total=total))
+        fetch(
+            source.url,
+            target,
+            whole,
+            pauses=pauses,
+            report=lambda done, total: bar.update(task, completed=done, total=total),
+        )
     elif problem := wrong(target, whole):
         raise FileError(target, f"{problem}; delete it to download it again")
     if source.is_archive:
@@ -95,15 +118,22 @@ def place(source: Source, root: Path) -> Path:
 
 def complete(source: Source, root: Path) -> bool:
     """Whether all its files are there, by size alone: quick."""
-    return next(problems(source, root, hashed=False), None) is None and (root / source.folder).is_dir()
+    return (
+        next(problems(source, root, hashed=False), None) is None and (root / source.folder).is_dir()
+    )
 
 
 def refuse_remains(source: Source, root: Path) -> None:
-    """Files that are there and not as expected may be somebody's own: they are not ours to overwrite."""
+    """Files that are there and not as expected may be somebody's own.
+
+    They are not ours to overwrite.
+    """
     there = root / source.folder if source.is_archive else place(source, root)
     if there.exists():
         problem = next(problems(source, root, hashed=False), "not a folder")
-        raise FileError(there, f"is there but not as published ({problem}); move it away and try again")
+        raise FileError(
+            there, f"is there but not as published ({problem}); move it away and try again"
+        )
 
 
 def space(source: Source, root: Path) -> int:
@@ -122,19 +152,27 @@ def problems(source: Source, root: Path, *, hashed: bool = True) -> Iterator[str
             yield f"{source.folder}/{name}: {problem}"
 
 
-def check(name: str, root: Path | str | None = None, reader: Callable[[Path], object] | None = None) -> list[str]:
-    """What is wrong with a set: each of its files that is absent or not the publisher's, else why `reader` cannot load it.
+def check(
+    name: str, root: Path | str | None = None, reader: Callable[[Path], object] | None = None
+) -> list[str]:
+    """What is wrong with a set: each of its files that is absent or not the publisher's, else why
+    `reader` cannot load it.
 
-    Files whose checksums are not known must only exist. A set in another layout, without the published folder, is for the reader
-    alone to judge.
-    """
+    Files whose checksums are not known must only exist. A set in another layout, without the
+    published folder, is for the reader alone to judge."""
     folder, sources = data_root(root), known(name)
     there = any((folder / source.folder).is_dir() for source in sources)
     found = [problem for source in sources for problem in problems(source, folder)] if there else []
     if found:
         return found
     if reader is None:
-        return [] if there else [f"{folder / sources[0].folder}: no such folder; `maccal data get {name}` downloads it"]
+        return (
+            []
+            if there
+            else [
+                f"{folder / sources[0].folder}: no such folder; `maccal data get {name}` downloads it"
+            ]
+        )
     try:
         reader(folder)
     except (ValueError, OSError) as error:
@@ -158,7 +196,11 @@ def state(sources: tuple[Source, ...], root: Path) -> State:
     if all(complete(source, root) for source in sources):
         return "yes"
     targets = [place(source, root) for source in sources]
-    paths = [*(root / source.folder for source in sources), *targets, *(t.with_name(f"{t.name}.part") for t in targets)]
+    paths = [
+        *(root / source.folder for source in sources),
+        *targets,
+        *(t.with_name(f"{t.name}.part") for t in targets),
+    ]
     return "partly" if any(path.exists() for path in paths) else "no"
 
 
@@ -166,6 +208,14 @@ def state(sources: tuple[Source, ...], root: Path) -> State:
 def bars(shown: bool) -> Iterator[Progress]:
     """A line a file on stderr: bytes, rate, time left; nothing where stderr is no terminal."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(
+        *columns, console=console, disable=not (shown and console.is_terminal)
+    ) as progress:
         yield progress

@@ -1,14 +1,16 @@
-"""Where the publishers keep their data sets: addresses, sizes and checksums of what is downloaded, and of what is inside.
+"""Where the publishers keep their data sets: addresses, sizes and checksums of what is downloaded,
+and of what is inside.
 
-Zenodo publishes the checksums of CIFAR-C and Toronto those of CIFAR; the others are those that widely used loaders demand. Tiny
-ImageNet has a checksum of the archive only, so its files can be looked for but not compared.
-"""
+Zenodo publishes the checksums of CIFAR-C and Toronto those of CIFAR; the others are those that
+widely used loaders demand. Tiny ImageNet has a checksum of the archive only, so its files can be
+looked for but not compared."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-LIMIT = 16 * 10**9  # bytes: no download and no archive may be larger than this where nothing is known
+# bytes: no download and no archive may be larger than this where nothing is known
+LIMIT = 16 * 10**9
 ENDINGS = (".tar", ".tar.gz", ".zip")
 
 
@@ -29,7 +31,8 @@ class Source:
     checksum: str
     folder: str
     unpacked: int = LIMIT  # bytes: an archive that holds more is refused
-    files: Mapping[str, Known] = field(default_factory=dict)  # what an archive must hold, by path below the folder
+    # what an archive must hold, by path below the folder
+    files: Mapping[str, Known] = field(default_factory=dict)
 
     @property
     def file(self) -> str:

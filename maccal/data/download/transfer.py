@@ -1,4 +1,7 @@
-"""One file over HTTP: resumed where it stopped, and under its name only when size and checksum are right."""
+"""One file over HTTP.
+
+Resumed where it stopped, and under its name only when size and checksum are right.
+"""
 
 import hashlib
 import http.client
@@ -18,7 +21,8 @@ from maccal.io import FileError
 
 BLOCK = 1 << 18
 TIMEOUT = 30.0  # seconds without a byte
-PAUSES = (1.0, 2.0, 4.0, 8.0)  # seconds before each new try; a try that brought bytes starts the row again
+# seconds before each new try; a try that brought bytes starts the row again
+PAUSES = (1.0, 2.0, 4.0, 8.0)
 AGAIN = {408, 425, 429, 500, 502, 503, 504}  # answers that may be better next time
 
 Report = Callable[[int, int | None], object]
@@ -29,13 +33,19 @@ class Dropped(Exception):
 
 
 def fetch(
-    url: str, target: Path, known: Known, *, report: Report = lambda done, total: None, pauses: Sequence[float] = PAUSES
+    url: str,
+    target: Path,
+    known: Known,
+    *,
+    report: Report = lambda done, total: None,
+    pauses: Sequence[float] = PAUSES,
 ) -> Path:
-    """Download to target, by way of target.part, which stays there on an interruption and is gone on from next time.
+    """Download to target, by way of target.part, which stays there on an interruption and is gone
+    on from next time.
 
-    `report` is called with the bytes there are and the bytes there will be. FileError where the server refuses, the connection
-    keeps dropping, or the file is not what is known of it; then the bad part is deleted.
-    """
+    `report` is called with the bytes there are and the bytes there will be. FileError where the
+    server refuses, the connection keeps dropping, or the file is not what is known of it; then the
+    bad part is deleted."""
     if urlsplit(url).scheme not in ("http", "https"):
         raise FileError(target, f"{url} is not an http or https address")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -53,20 +63,30 @@ def fetch(
             wait_or_give_up(url, part, waits, error)
     if problem := wrong(part, known):
         part.unlink(missing_ok=True)
-        raise FileError(part, f"{problem}; it is deleted: try again, and if this stays so {url} is no longer the same file")
+        raise FileError(
+            part,
+            f"{problem}; it is deleted: try again, and if this stays so {url} is no longer the same file",
+        )
     return part.replace(target)
 
 
 def wait_or_give_up(url: str, part: Path, waits: Iterator[float], error: Dropped) -> None:
     pause = next(waits, None)
     if pause is None:
-        kept = f"; {length(part):,} bytes are kept in {part.name}, try again to go on from there" if length(part) else "; try again"
+        kept = (
+            f"; {length(part):,} bytes are kept in {part.name}, try again to go on from there"
+            if length(part)
+            else "; try again"
+        )
         raise FileError(part.with_suffix(""), f"{url} cannot be read ({error}){kept}") from error
     time.sleep(pause)
 
 
 def receive(url: str, part: Path, known: Known, report: Report) -> None:
-    """One request for what is missing: appended, or from the beginning where the server sends the whole file all the same."""
+    """One request for what is missing.
+
+    Appended, or from the beginning where the server sends the whole file all the same.
+    """
     have = length(part)
     with answer(url, have, part) as response:
         start, total = place(response, have)
@@ -74,7 +94,10 @@ def receive(url: str, part: Path, known: Known, report: Report) -> None:
             part.unlink(missing_ok=True)  # this server cannot resume: all of it, next time
             raise Dropped(f"asked for bytes from {have} on, it sends them from {start} on")
         if known.size is not None and total not in (None, known.size):
-            raise FileError(part.with_suffix(""), f"{url} offers {total:,} bytes, expected {known.size:,}; is this a login page?")
+            raise FileError(
+                part.with_suffix(""),
+                f"{url} offers {total:,} bytes, expected {known.size:,}; is this a login page?",
+            )
         done = save(response, part, start, total or known.size, report)
     if done < (total or known.size or 0):
         raise Dropped(f"it stopped after {done:,} bytes")
@@ -92,10 +115,13 @@ def answer(url: str, have: int, part: Path) -> Any:
             return opener.open(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == 416:  # the part is no beginning of the file, or all of it, which only the checksum could tell
+        # the part is no beginning of the file, or all of it, which only the checksum could tell
+        if error.code == 416:
             part.unlink(missing_ok=True)
         elif error.code not in AGAIN:
-            raise FileError(part.with_suffix(""), f"{url} answers {error.code} {error.reason}; has it moved?") from None
+            raise FileError(
+                part.with_suffix(""), f"{url} answers {error.code} {error.reason}; has it moved?"
+            ) from None
         raise Dropped(f"{error.code} {error.reason}") from error
 
 
@@ -116,7 +142,9 @@ def place(response: Any, have: int) -> tuple[int, int | None]:
     rest = int(announced) if announced.isdigit() else None
     if response.status != 206:
         return 0, rest
-    told = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", "").strip())
+    told = re.fullmatch(
+        r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", "").strip()
+    )
     start = int(told[1]) if told else have
     if told and told[2] != "*":
         return start, int(told[2])
@@ -170,4 +198,7 @@ def need_space(folder: Path, needed: int) -> None:
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     if free < needed:
-        raise FileError(folder, f"{needed / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free; make room or choose another folder")
+        raise FileError(
+            folder,
+            f"{needed / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free; make room or choose another folder",
+        )

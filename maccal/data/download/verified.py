@@ -8,10 +8,10 @@ is read, and that is said once, as a warning of the logger "maccal": a record fo
 program that turns Python's warnings into errors does not stumble over.
 
 What was right is remembered in verified.json in the user's cache folder ($MACCAL_CACHE, else
-$XDG_CACHE_HOME/maccal, else ~/.cache/maccal), never beside the data, by path, size, times and inode,
-so that it costs nothing the next time. The memory holds nothing that cannot be found out again: lost,
-damaged or not writable, it means to verify anew.
-Cost: two seconds per gigabyte, once. What changes on the disk without a write, `maccal data check` finds.
+$XDG_CACHE_HOME/maccal, else ~/.cache/maccal), never beside the data, by path, size, times and
+inode, so that it costs nothing the next time. The memory holds nothing that cannot be found out
+again: lost, damaged or not writable, it means to verify anew. Cost: two seconds per gigabyte, once.
+What changes on the disk without a write, `maccal data check` finds.
 """
 
 import logging
@@ -28,7 +28,10 @@ said: set[Path] = set()  # files of another size that a warning was given of
 
 
 def verify(path: Path, folder: str) -> None:
-    """FileError where the file has the published size and another checksum; nothing where none is known."""
+    """FileError where the file has the published size and another checksum.
+
+    Nothing where none is known.
+    """
     known = published(folder, path.name)
     if known is None or not path.is_file():
         return
@@ -36,7 +39,9 @@ def verify(path: Path, folder: str) -> None:
     size = place.stat().st_size
     if size != known.size:
         if place not in said:
-            message = "%s: %s bytes, not the %s of the published file; it is read as it is, unverified"
+            message = (
+                "%s: %s bytes, not the %s of the published file; it is read as it is, unverified"
+            )
             logging.getLogger("maccal").warning(message, path, f"{size:,}", f"{known.size:,}")
         said.add(place)
         return

@@ -21,7 +21,12 @@ FILES = {
     100: ("cifar-100-python", ["train"], "test", b"fine_labels"),
 }
 BINARY = {
-    10: ("cifar-10-batches-bin", [f"data_batch_{i}.bin" for i in range(1, 6)], "test_batch.bin", "batches.meta.txt"),
+    10: (
+        "cifar-10-batches-bin",
+        [f"data_batch_{i}.bin" for i in range(1, 6)],
+        "test_batch.bin",
+        "batches.meta.txt",
+    ),
     100: ("cifar-100-binary", ["train.bin"], "test.bin", "fine_label_names.txt"),
 }
 NAMES = {10: ("batches.meta", b"label_names"), 100: ("meta", b"fine_label_names")}
@@ -42,14 +47,21 @@ def read_cifar(classes: int, root: Path) -> DataSet:
         wanted = f"no folder {folder.name} or {binary.name}; point root at the folder that holds it"
         raise FileError(root, f"{wanted}, or `maccal data get cifar{classes}`")
     if len(names) != classes:
-        raise FileError(folder if folder.is_dir() else binary, f"{len(names)} class names; expected {classes}")
-    whole = Split(torch.cat([p.images for p in parts[:-1]]), torch.cat([p.labels for p in parts[:-1]]))
+        raise FileError(
+            folder if folder.is_dir() else binary, f"{len(names)} class names; expected {classes}"
+        )
+    whole = Split(
+        torch.cat([p.images for p in parts[:-1]]), torch.cat([p.labels for p in parts[:-1]])
+    )
     held, kept = published_split(len(whole))
     return DataSet(whole.rows(kept), whole.rows(held), parts[-1], names)
 
 
 def published_split(count: int, held: int = 5000) -> tuple[np.ndarray, np.ndarray]:
-    """Rows for validation and for training, as the paper's code base draws them: numpy's legacy shuffle, seed 1."""
+    """Rows for validation and for training, as the paper's code base draws them.
+
+    Numpy's legacy shuffle, seed 1.
+    """
     order = np.arange(count)
     np.random.RandomState(1).shuffle(order)
     return order[:held], order[held:]
@@ -66,7 +78,9 @@ def unpickled(path: Path) -> dict[Any, Any]:
 def names_in(path: Path, field: bytes) -> tuple[str, ...]:
     """The class names in a pickle."""
     names = unpickled(path).get(field, [])
-    if type(names) is not list or any(type(name) is not bytes or len(name) > LONGEST for name in names):
+    if type(names) is not list or any(
+        type(name) is not bytes or len(name) > LONGEST for name in names
+    ):
         raise FileError(path, f"no list of names {field.decode()}; download it again")
     return tuple(decoded(path, name) for name in names)
 
@@ -86,10 +100,17 @@ def decoded(path: Path, names: bytes) -> str:
 def from_pickle(path: Path, key: bytes, classes: int) -> Split:
     content = unpickled(path)
     data, labels = content.get(b"data"), content.get(key)
-    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != SIZE:
+    if (
+        not isinstance(data, np.ndarray)
+        or data.dtype != np.uint8
+        or data.ndim != 2
+        or data.shape[1] != SIZE
+    ):
         raise FileError(path, f"no uint8 array 'data' of rows of {SIZE}; download it again")
     if type(labels) is not list or len(labels) != len(data):
-        raise FileError(path, f"{len(data)} images but not as many {key.decode()}; download it again")
+        raise FileError(
+            path, f"{len(data)} images but not as many {key.decode()}; download it again"
+        )
     if any(type(label) is not int or not 0 <= label < classes for label in labels):
         raise FileError(path, outside(classes))
     return split_of(data, np.array(labels))
@@ -102,7 +123,10 @@ def from_binary(path: Path, classes: int) -> Split:
     ahead = 1 if classes == 10 else 2
     data = np.frombuffer(read_bytes(path, LARGEST), np.uint8)
     if not len(data) or len(data) % (ahead + SIZE):
-        raise FileError(path, f"{len(data)} bytes, not a whole number of rows of {ahead + SIZE}; download it again")
+        raise FileError(
+            path,
+            f"{len(data)} bytes, not a whole number of rows of {ahead + SIZE}; download it again",
+        )
     rows = data.reshape(-1, ahead + SIZE)
     labels = rows[:, ahead - 1]
     if labels.max() >= classes:

@@ -1,10 +1,11 @@
-"""CIFAR-10-C and CIFAR-100-C in the publishers' files: <corruption>.npy, five severities in order, and labels.npy.
+"""CIFAR-10-C and CIFAR-100-C in the publishers' files: <corruption>.npy, five severities in order,
+and labels.npy.
 
     for corruption, severity, split in shifts(10, root): ...    one severity at a time, 30 MB each
     read_cifar_c(10, root, "fog", 3).test                       the rows asked for, or all of them
 
-Files are memory-mapped, and all of them are checked before the first image is read; those of the published size are compared with
-the published checksums, once. A pickle inside a file is refused.
+Files are memory-mapped, and all of them are checked before the first image is read; those of the
+published size are compared with the published checksums, once. A pickle inside a file is refused.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,14 +25,17 @@ TEN = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", 
 SEVERITIES = range(1, 6)
 
 
-def read_cifar_c(classes: int, root: Path, corruption: str | None = None, severity: int | None = None) -> DataSet:
+def read_cifar_c(
+    classes: int, root: Path, corruption: str | None = None, severity: int | None = None
+) -> DataSet:
     """The chosen corruption and severity as .test, or every one there is; .train and .val are None.
 
-    Rows go by corruption, in the order of CORRUPTIONS, then by severity. The whole published set is 750,000 images, 2.3 GB of
-    memory: `shifts` reads the same in bounded memory.
-    """
+    Rows go by corruption, in the order of CORRUPTIONS, then by severity. The whole published set is
+    750,000 images, 2.3 GB of memory: `shifts` reads the same in bounded memory."""
     if corruption is not None and corruption not in CORRUPTIONS:
-        raise ValueError(f"no corruption {corruption!r}; the corruptions are {', '.join(CORRUPTIONS)}")
+        raise ValueError(
+            f"no corruption {corruption!r}; the corruptions are {', '.join(CORRUPTIONS)}"
+        )
     if severity is not None and severity not in SEVERITIES:
         raise ValueError(f"severity {severity!r}; pass a whole number from 1 to 5")
     files, labels = opened(classes, root, corruption)
@@ -40,9 +44,15 @@ def read_cifar_c(classes: int, root: Path, corruption: str | None = None, severi
 
 
 def shifts(classes: int, root: Path) -> Iterator[tuple[str, int, Split]]:
-    """(corruption, severity, Split) for every corruption there is, in the order of CORRUPTIONS, one Split in memory at a time."""
+    """(corruption, severity, Split) for every corruption there is, in the order of CORRUPTIONS, one
+    Split in memory at a time.
+    """
     files, labels = opened(classes, root, None)
-    return ((kind, severity, part(images, labels, severity)) for kind, images in files.items() for severity in SEVERITIES)
+    return (
+        (kind, severity, part(images, labels, severity))
+        for kind, images in files.items()
+        for severity in SEVERITIES
+    )
 
 
 def part(images: np.ndarray, labels: np.ndarray, severity: int) -> Split:
@@ -56,15 +66,20 @@ def part(images: np.ndarray, labels: np.ndarray, severity: int) -> Split:
 def pooled(files: Mapping[str, np.ndarray], labels: np.ndarray, severities: list[int]) -> Split:
     size = len(labels) // 5
     count = len(files) * len(severities) * size
-    whole = Split(torch.empty((count, 3, 32, 32), dtype=torch.uint8), torch.empty(count, dtype=torch.int64))
+    whole = Split(
+        torch.empty((count, 3, 32, 32), dtype=torch.uint8), torch.empty(count, dtype=torch.int64)
+    )
     pairs = ((images, severity) for images in files.values() for severity in severities)
-    for place, (images, severity) in enumerate(pairs):  # filled in place: a list of parts to join would need the memory twice
+    # filled in place: a list of parts to join would need the memory twice
+    for place, (images, severity) in enumerate(pairs):
         rows, read = slice(place * size, (place + 1) * size), part(images, labels, severity)
         whole.images[rows], whole.labels[rows] = read.images, read.labels
     return whole
 
 
-def opened(classes: int, root: Path, corruption: str | None) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def opened(
+    classes: int, root: Path, corruption: str | None
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Maps of the files, checked, and their labels."""
     folder = root / FOLDERS[classes]
     if not folder.is_dir():
@@ -72,7 +87,11 @@ def opened(classes: int, root: Path, corruption: str | None) -> tuple[dict[str, 
             root,
             f"no folder {folder.name}; point root at the folder that holds it; `maccal data get cifar{classes}-c` downloads it",
         )
-    kinds = [kind for kind in CORRUPTIONS if (folder / f"{kind}.npy").is_file()] if corruption is None else [corruption]
+    kinds = (
+        [kind for kind in CORRUPTIONS if (folder / f"{kind}.npy").is_file()]
+        if corruption is None
+        else [corruption]
+    )
     if not kinds:
         raise FileError(folder, "no file of a corruption, such as fog.npy; the set is incomplete")
     labels = labels_of(folder / "labels.npy", classes)
@@ -82,7 +101,9 @@ def opened(classes: int, root: Path, corruption: str | None) -> tuple[dict[str, 
 def labels_of(path: Path, classes: int) -> np.ndarray:
     labels = array(path)
     if labels.dtype.kind not in "iu" or labels.ndim != 1 or not len(labels) or len(labels) % 5:
-        raise FileError(path, f"{described(labels)}; expected whole numbers in one row, five severities of them")
+        raise FileError(
+            path, f"{described(labels)}; expected whole numbers in one row, five severities of them"
+        )
     if labels.min() < 0 or labels.max() >= classes:
         raise FileError(path, f"labels outside 0 .. {classes - 1}; is this another data set?")
     return labels
@@ -91,9 +112,13 @@ def labels_of(path: Path, classes: int) -> np.ndarray:
 def images_of(path: Path, count: int) -> np.ndarray:
     images = array(path)
     if images.dtype != np.uint8 or images.shape[1:] != (32, 32, 3):
-        raise FileError(path, f"{described(images)}; expected uint8 of N x 32 x 32 x 3: download it again")
+        raise FileError(
+            path, f"{described(images)}; expected uint8 of N x 32 x 32 x 3: download it again"
+        )
     if len(images) != count:
-        raise FileError(path, f"{len(images)} images, but labels.npy has {count} labels; download both again")
+        raise FileError(
+            path, f"{len(images)} images, but labels.npy has {count} labels; download both again"
+        )
     return images
 
 
@@ -113,7 +138,10 @@ def described(found: np.ndarray) -> str:
 
 
 def class_names(classes: int, root: Path) -> tuple[str, ...]:
-    """CIFAR-C has none: the ten are known, the hundred are in the CIFAR-100 folder beside it, or else they are numbers."""
+    """CIFAR-C has none.
+
+    The ten are known, the hundred are in the CIFAR-100 folder beside it, or else they are numbers.
+    """
     if classes == 10:
         return TEN
     pickled, listed = root / FILES[100][0] / NAMES[100][0], root / BINARY[100][0] / BINARY[100][3]
@@ -124,5 +152,8 @@ def class_names(classes: int, root: Path) -> tuple[str, ...]:
     else:
         return tuple(map(str, range(100)))
     if len(names) != classes:
-        raise FileError(pickled if pickled.is_file() else listed, f"{len(names)} class names; expected {classes}")
+        raise FileError(
+            pickled if pickled.is_file() else listed,
+            f"{len(names)} class names; expected {classes}",
+        )
     return names

@@ -1,4 +1,7 @@
-"""Scikit-learn's 1,797 handwritten digits, 8 x 8 pixels of 17 grey levels, scaled to bytes: no file, no download."""
+"""Scikit-learn's 1,797 handwritten digits, 8 x 8 pixels of 17 grey levels, scaled to bytes.
+
+No file, no download.
+"""
 
 import numpy as np
 import torch
@@ -17,4 +20,9 @@ def read_digits() -> DataSet:
     test = stratified(y, 500, rng)
     rest = np.setdiff1d(np.arange(len(y)), test)
     val = rest[stratified(y[rest], 200, rng)]
-    return DataSet(whole.rows(np.setdiff1d(rest, val)), whole.rows(val), whole.rows(test), tuple(str(d) for d in range(10)))
+    return DataSet(
+        whole.rows(np.setdiff1d(rest, val)),
+        whole.rows(val),
+        whole.rows(test),
+        tuple(str(d) for d in range(10)),
+    )

@@ -18,8 +18,30 @@ from maccal.io import FileError, read_bytes
 
 LARGEST = 1 << 31  # bytes of a file
 MATRIX, COMPRESSED = 14, 15
-TYPES = {1: "i1", 2: "u1", 3: "<i2", 4: "<u2", 5: "<i4", 6: "<u4", 7: "<f4", 9: "<f8", 12: "<i8", 13: "<u8"}
-CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
+TYPES = {
+    1: "i1",
+    2: "u1",
+    3: "<i2",
+    4: "<u2",
+    5: "<i4",
+    6: "<u4",
+    7: "<f4",
+    9: "<f8",
+    12: "<i8",
+    13: "<u8",
+}
+CLASSES = {
+    6: "f8",
+    7: "f4",
+    8: "i1",
+    9: "u1",
+    10: "i2",
+    11: "u2",
+    12: "i4",
+    13: "u4",
+    14: "i8",
+    15: "u8",
+}
 FRONT = 1024  # bytes within which an array's shape and name end
 
 
@@ -44,7 +66,9 @@ def read_mat(path: Path, limits: Mapping[str, int]) -> dict[str, np.ndarray]:
 
 
 def elements(data: memoryview) -> Iterator[tuple[bool, memoryview]]:
-    """Of each variable whether it is compressed, and its bytes, which then begin with MATRIX and a size."""
+    """Of each variable whether it is compressed, and its bytes, which then begin with MATRIX and a
+    size.
+    """
     if len(data) < 128 or bytes(data[124:128]) != b"\x00\x01IM":
         raise Refused("no header of a little-endian MAT 5 file")
     place = 128
@@ -60,7 +84,9 @@ def elements(data: memoryview) -> Iterator[tuple[bool, memoryview]]:
         place = end
 
 
-def matrix(packed: bool, body: memoryview, limits: Mapping[str, int]) -> tuple[str, np.ndarray | None]:
+def matrix(
+    packed: bool, body: memoryview, limits: Mapping[str, int]
+) -> tuple[str, np.ndarray | None]:
     """An array and its name; without the array if it is not wanted."""
     front = zlib.decompressobj().decompress(body, FRONT) if packed else bytes(body[:FRONT])
     if front[:4] != MATRIX.to_bytes(4, "little"):
@@ -75,12 +101,17 @@ def matrix(packed: bool, body: memoryview, limits: Mapping[str, int]) -> tuple[s
     if len(flags) != 8 or flags[0] not in CLASSES or flags[1] & 0x08 or not 2 <= len(shape) <= 8:
         raise Refused(f"{name} is no array of real numbers")
     if any(size < 1 for size in shape) or math.prod(shape) > limits[name]:
-        raise Refused(f"{name} has {' x '.join(map(str, shape))} numbers; expected 1 to {limits[name]:,}")
+        raise Refused(
+            f"{name} has {' x '.join(map(str, shape))} numbers; expected 1 to {limits[name]:,}"
+        )
     return name, numbers(packed, body, front, place, shape, np.dtype(CLASSES[flags[0]]))
 
 
 def part(data: bytes, place: int) -> tuple[int, bytes, int]:
-    """Type and bytes of the element at that place, and where the next one is; short ones are packed tight."""
+    """Type and bytes of the element at that place, and where the next one is.
+
+    Short ones are packed tight.
+    """
     kind, size = struct.unpack_from("<II", data, place)
     if kind >> 16:  # at most four bytes, within the eight
         size, kind, start, end = kind >> 16, kind & 0xFFFF, place + 4, place + 8
@@ -93,14 +124,19 @@ def part(data: bytes, place: int) -> tuple[int, bytes, int]:
 
 
 def unpacked(body: memoryview, size: int) -> bytes:
-    """The first bytes of a compressed variable; zlib.error where its checksum, right behind them, is wrong."""
+    """The first bytes of a compressed variable.
+
+    Zlib.error where its checksum, right behind them, is wrong.
+    """
     stream = zlib.decompressobj()
     data = stream.decompress(body, size)
     stream.decompress(stream.unconsumed_tail, 64)
     return data
 
 
-def numbers(packed: bool, body: memoryview, front: bytes, place: int, shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
+def numbers(
+    packed: bool, body: memoryview, front: bytes, place: int, shape: tuple[int, ...], kind: np.dtype
+) -> np.ndarray:
     """The values, stored as any type of number, as many as the shape says."""
     stored, size = struct.unpack_from("<II", front, place)
     start = place + 8

@@ -3,7 +3,8 @@
 A pickle is a program. The CIFAR files use few of its instructions, and this is an interpreter of
 those alone. What comes out is one dict of bytes, text, whole numbers, lists, and arrays of bytes.
 The instructions by which numpy makes an array are recognised as one exact pattern. Nothing of numpy
-is run for them: the array is a view of the bytes in the file, of the shape in the file, if both agree.
+is run for them: the array is a view of the bytes in the file, of the shape in the file, if both
+agree.
 
     _reconstruct, (ndarray, (0,), b"b"), then BUILD (1, shape, uint8, order, bytes)    protocols 2 to 4
     _frombuffer, (bytes, uint8, shape, order)                                          protocol 5
@@ -50,7 +51,8 @@ NAMES = {
     "numpy.dtype": Name.DTYPE,
     "_codecs.encode": Name.ENCODE,
 }
-# numpy's uint8, as its type is called, and the state it is given then; text of Python 2 is bytes here
+# numpy's uint8, as its type is called, and the state it is given then; text of Python 2 is bytes
+# here
 UINT8, OLD_UINT8 = ("u1", False, True), (b"u1", False, True)
 STATE = (3, "|", None, None, None, -1, -1, 0)
 OLD_STATE = (3, b"|", *STATE[2:])

@@ -1,4 +1,7 @@
-"""Street View House Numbers, cropped digits: train_32x32.mat and test_32x32.mat. The publisher calls the digit 0 class 10."""
+"""Street View House Numbers, cropped digits: train_32x32.mat and test_32x32.mat.
+
+The publisher calls the digit 0 class 10.
+"""
 
 from pathlib import Path
 
@@ -10,7 +13,8 @@ from maccal.data.readers.matlab import read_mat
 from maccal.data.split import DataSet, Split, stratified
 from maccal.io import FileError
 
-LIMITS = {"X": 2 * 10**9, "y": 10**6}  # numbers; the largest published file has 531,131 digits of 3,072 bytes
+# numbers; the largest published file has 531,131 digits of 3,072 bytes
+LIMITS = {"X": 2 * 10**9, "y": 10**6}
 
 
 def read_svhn(root: Path) -> DataSet:
@@ -28,16 +32,27 @@ def read_svhn(root: Path) -> DataSet:
 def from_mat(path: Path) -> Split:
     if not path.exists():
         raise FileError(
-            path, "no such file; point root at the folder that holds it, or a folder svhn; `maccal data get svhn` downloads it"
+            path,
+            "no such file; point root at the folder that holds it, or a folder svhn; `maccal data get svhn` downloads it",
         )
     verify(path, "svhn")
     content = read_mat(path, LIMITS)
     if set(content) != set(LIMITS):
         raise FileError(path, "not an SVHN .mat file: it holds no X and y; download it again")
     images, labels = content["X"], content["y"].reshape(-1)
-    if images.dtype != np.uint8 or images.shape[:3] != (32, 32, 3) or images.shape[3:] != labels.shape:
-        raise FileError(path, f"images of shape {images.shape} and {len(labels)} labels; expected 32 x 32 x 3 x N bytes")
+    if (
+        images.dtype != np.uint8
+        or images.shape[:3] != (32, 32, 3)
+        or images.shape[3:] != labels.shape
+    ):
+        raise FileError(
+            path,
+            f"images of shape {images.shape} and {len(labels)} labels; expected 32 x 32 x 3 x N bytes",
+        )
     digits = labels.astype(np.int64)
     if (digits != labels).any() or digits.min() < 1 or digits.max() > 10:
         raise FileError(path, "labels outside 1 .. 10; is this another data set?")
-    return Split(torch.from_numpy(np.ascontiguousarray(images.transpose(3, 2, 0, 1))), torch.from_numpy(digits % 10))
+    return Split(
+        torch.from_numpy(np.ascontiguousarray(images.transpose(3, 2, 0, 1))),
+        torch.from_numpy(digits % 10),
+    )

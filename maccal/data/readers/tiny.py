@@ -1,4 +1,5 @@
-"""Tiny-ImageNet: 64 x 64 JPEGs in a folder a class, and a published validation set with a list of its labels.
+"""Tiny-ImageNet: 64 x 64 JPEGs in a folder a class, and a published validation set with a list of
+its labels.
 
 Whichever classes of wnids.txt have a training folder are read, in the order of that file.
 """
@@ -23,25 +24,39 @@ def read_tiny(root: Path) -> DataSet:
     listed = lines(folder / "wnids.txt")
     ids = [name for name in (line[0] for line in listed) if (folder / "train" / name).is_dir()]
     if len(ids) < 2:
-        raise FileError(folder / "train", f"{len(ids)} of the {len(listed)} classes have a folder; expected at least two")
+        raise FileError(
+            folder / "train",
+            f"{len(ids)} of the {len(listed)} classes have a folder; expected at least two",
+        )
     if len(set(ids)) < len(ids):
         raise FileError(folder / "wnids.txt", "a class comes twice; download it again")
-    words = {line[0]: line[1].split(",")[0] for line in lines(folder / "words.txt") if len(line) > 1}
+    words = {
+        line[0]: line[1].split(",")[0] for line in lines(folder / "words.txt") if len(line) > 1
+    }
     train, val, rng = [], [], np.random.default_rng(1)
     for label, name in enumerate(ids):
-        files = sorted((folder / "train" / name).rglob("*.JPEG"), key=lambda file: (len(file.name), file.name))
+        files = sorted(
+            (folder / "train" / name).rglob("*.JPEG"), key=lambda file: (len(file.name), file.name)
+        )
         order = rng.permutation(len(files))
         val += [(files[i], label) for i in sorted(order[:HELD])]
         train += [(files[i], label) for i in sorted(order[HELD:])]
     index = {name: label for label, name in enumerate(ids)}
     listed = lines(folder / "val" / "val_annotations.txt")
-    test = [(folder / "val" / "images" / line[0], index[line[1]]) for line in listed if len(line) > 1 and line[1] in index]
+    test = [
+        (folder / "val" / "images" / line[0], index[line[1]])
+        for line in listed
+        if len(line) > 1 and line[1] in index
+    ]
     names = tuple(words.get(name, name) for name in ids)
     return DataSet(pictures(train, folder), pictures(val, folder), pictures(test, folder), names)
 
 
 def lines(path: Path) -> list[list[str]]:
-    """The columns of each line of a list. The first one is a name that becomes part of a path: it stays in its folder."""
+    """The columns of each line of a list. The first one is a name that becomes part of a path.
+
+    It stays in its folder.
+    """
     if not path.exists():
         raise FileError(
             path,
@@ -54,7 +69,9 @@ def lines(path: Path) -> list[list[str]]:
     rows = [line.split("\t") for line in text.splitlines() if line.strip()]
     for row in rows:
         if not NAME.fullmatch(row[0]):
-            raise FileError(path, f"{row[0][:100]!r} is not the name of a class or a picture; download it again")
+            raise FileError(
+                path, f"{row[0][:100]!r} is not the name of a class or a picture; download it again"
+            )
     return rows
 
 

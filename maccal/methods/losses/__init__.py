@@ -6,17 +6,30 @@ focal       focal, flsd, dual_focal: cross-entropy times a weight that falls wit
 pairs       cpc, a logistic loss over pairs of classes, and mmce, a kernel over pairs of rows; each with its terms alone
 mixing      mixed_cross_entropy for mixup; decouple and mit_l for two mixes of the same pair
 
-logits are N x K, labels int64 of N. bfloat16 and float16 are computed in float32, and finite logits up to 1e4 in magnitude give
-finite values and gradients. reduction="sum" is the mean times N for every loss, also where pairs of rows are involved, so that
-all losses have the same scale. No labels are checked here: out of range raises in torch, or stops the kernel on a GPU.
-Cost beside a network's pass: nothing to speak of, except cpc at many classes, N K^2 terms (0.8 s at N = 128, K = 1000 on a core).
+logits are N x K, labels int64 of N. bfloat16 and float16 are computed in float32, and finite logits
+up to 1e4 in magnitude give finite values and gradients. reduction="sum" is the mean times N for
+every loss, also where pairs of rows are involved, so that all losses have the same scale. No labels
+are checked here: out of range raises in torch, or stops the kernel on a GPU. Cost beside a
+network's pass: nothing to speak of, except cpc at many classes, N K^2 terms (0.8 s at N = 128, K =
+1000 on a core).
 """
 
-from maccal.methods.losses.entropy import Reduction, cross_entropy, label_smoothing, standard_normal_kl
+from maccal.methods.losses.entropy import (
+    Reduction,
+    cross_entropy,
+    label_smoothing,
+    standard_normal_kl,
+)
 from maccal.methods.losses.focal import dual_focal, flsd, focal
 from maccal.methods.losses.margins import acls, mbls
 from maccal.methods.losses.mixing import decouple, mit_l, mixed_cross_entropy
-from maccal.methods.losses.pairs import binary_discrimination, binary_exclusion, cpc, kernel_calibration_error, mmce
+from maccal.methods.losses.pairs import (
+    binary_discrimination,
+    binary_exclusion,
+    cpc,
+    kernel_calibration_error,
+    mmce,
+)
 
 __all__ = [
     "Reduction",

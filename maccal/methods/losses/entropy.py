@@ -1,4 +1,6 @@
-"""Cross-entropy, with and without smoothed labels, the divergence from a standard normal, and what every loss is built from."""
+"""Cross-entropy, with and without smoothed labels, the divergence from a standard normal, and what
+every loss is built from.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
@@ -9,7 +11,8 @@ from torch import Tensor
 
 Reduction: TypeAlias = Literal["mean", "sum"]
 REDUCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {"mean": torch.mean, "sum": torch.sum}
-NO_LABEL = torch.iinfo(torch.int64).min  # torch skips rows with the label -100 unless told another one
+# torch skips rows with the label -100 unless told another one
+NO_LABEL = torch.iinfo(torch.int64).min
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, reduction: Reduction = "mean") -> Tensor:
@@ -24,8 +27,11 @@ def cross_entropy(logits: Tensor, labels: Tensor, reduction: Reduction = "mean")
     return reduce(-own(log_softmax(logits), labels), reduction)
 
 
-def label_smoothing(logits: Tensor, labels: Tensor, alpha: float = 0.05, reduction: Reduction = "mean") -> Tensor:
-    """Cross-entropy against labels that give a share alpha to all classes alike (Szegedy et al. 2016; Müller et al. 2019).
+def label_smoothing(
+    logits: Tensor, labels: Tensor, alpha: float = 0.05, reduction: Reduction = "mean"
+) -> Tensor:
+    """Cross-entropy against labels that give a share alpha to all classes alike (Szegedy et al.
+    2016; Müller et al. 2019).
 
         -(1 - alpha) log p_y - alpha (1 / K) sum_k log p_k
 
@@ -40,7 +46,8 @@ def label_smoothing(logits: Tensor, labels: Tensor, alpha: float = 0.05, reducti
 
 
 def standard_normal_kl(mean: Tensor, log_variance: Tensor, reduction: Reduction = "mean") -> Tensor:
-    """Divergence of N(mean, variance) from N(0, 1) per latent dimension, for N x Z means: V-TST's second term (Jordahn 2024).
+    """Divergence of N(mean, variance) from N(0, 1) per latent dimension, for N x Z means: V-TST's
+    second term (Jordahn 2024).
 
         (1 / Z) sum_j (mean_j^2 + variance_j - 1 - log variance_j) / 2
 
@@ -65,7 +72,10 @@ def log_softmax(logits: Tensor) -> Tensor:
 
 
 def own(scores: Tensor, labels: Tensor) -> Tensor:
-    """The score of each row's label; unlike gather, this raises where there are fewer labels than rows."""
+    """The score of each row's label.
+
+    Unlike gather, this raises where there are fewer labels than rows.
+    """
     return -F.nll_loss(scores, labels, reduction="none", ignore_index=NO_LABEL)
 
 

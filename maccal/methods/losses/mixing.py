@@ -12,8 +12,11 @@ from maccal.methods.losses.entropy import Reduction, cross_entropy, log_softmax,
 Share: TypeAlias = float | Tensor
 
 
-def mixed_cross_entropy(logits: Tensor, labels: Tensor, partners: Tensor, share: Share, reduction: Reduction = "mean") -> Tensor:
-    """Cross-entropy of mixup: the label counts `share`, the partner's label the rest (Zhang et al. 2018; Thulasidasan 2019).
+def mixed_cross_entropy(
+    logits: Tensor, labels: Tensor, partners: Tensor, share: Share, reduction: Reduction = "mean"
+) -> Tensor:
+    """Cross-entropy of mixup: the label counts `share`, the partner's label the rest (Zhang et al.
+    2018; Thulasidasan 2019).
 
         -share log p_y - (1 - share) log p_partner
 
@@ -40,25 +43,38 @@ def mix(a: Tensor, b: Tensor, share: Share) -> Tensor:
 
 
 def decouple(o1: Tensor, o2: Tensor, l1: Share, l2: Share) -> tuple[Tensor, Tensor]:
-    """What a and b were, from o1 = l1 a + (1 - l1) b and o2 = l2 a + (1 - l2) b, tensors of any shape (Wang et al. 2023).
+    """What a and b were, from o1 = l1 a + (1 - l1) b and o2 = l2 a + (1 - l2) b, tensors of any
+    shape (Wang et al. 2023).
 
         a = ((1 - l2) o1 - (1 - l1) o2) / (l1 - l2),    b = (l1 o2 - l2 o1) / (l1 - l2)
 
-    For an affine network without batch normalisation, the outputs of the unmixed images exactly. Nearly equal shares blow the
-    outputs up by 1 / |l1 - l2|. Equal numbers raise ValueError; tensors are not looked into, and equal rows give inf or NaN.
+    For an affine network without batch normalisation, the outputs of the unmixed images exactly.
+    Nearly equal shares blow the outputs up by 1 / |l1 - l2|. Equal numbers raise ValueError;
+    tensors are not looked into, and equal rows give inf or NaN.
 
     >>> import torch
     >>> decouple(torch.tensor([2.5]), torch.tensor([1.75]), 0.75, 0.375)
     (tensor([3.]), tensor([1.]))
     """
     if not isinstance(l1, Tensor) and not isinstance(l2, Tensor) and l1 == l2:
-        raise ValueError(f"two mixes with the same share {l1} are the same mix; draw shares that differ")
+        raise ValueError(
+            f"two mixes with the same share {l1} are the same mix; draw shares that differ"
+        )
     l1, l2 = along(l1, o1), along(l2, o1)
     return ((1 - l2) * o1 - (1 - l1) * o2) / (l1 - l2), (l1 * o2 - l2 * o1) / (l1 - l2)
 
 
-def mit_l(o1: Tensor, o2: Tensor, labels: Tensor, partners: Tensor, l1: Share, l2: Share, reduction: Reduction = "mean") -> Tensor:
-    """Mixup inference in training, on the logits: cross-entropy of both decoupled outputs (Wang et al. 2023).
+def mit_l(
+    o1: Tensor,
+    o2: Tensor,
+    labels: Tensor,
+    partners: Tensor,
+    l1: Share,
+    l2: Share,
+    reduction: Reduction = "mean",
+) -> Tensor:
+    """Mixup inference in training, on the logits: cross-entropy of both decoupled outputs (Wang et
+    al. 2023).
 
         (-log softmax(a)_y - log softmax(b)_partner) / 2,    a, b = decouple(o1, o2, l1, l2)
 

@@ -1,4 +1,5 @@
-"""The paper's figures, in two steps as in maccal.report.diagrams: prepare_*() turns rows into what is shown, plot_*() draws it.
+"""The paper's figures, in two steps as in maccal.report.diagrams: prepare_*() turns rows into what
+is shown, plot_*() draws it.
 
     leaderboard     ECE of every method on each data set and network, with the paper's; not in the paper
     motivation      Fig. 1: confidence and accuracy under random masks, at inference and in retraining
@@ -10,11 +11,13 @@
     sparsity        Fig. 8: the share of weights dropped, epoch by epoch
     cost            seconds of training against ECE; not in the paper
 
-Rows are those of `maccal bench`, of all grids together if you like: each figure takes its own, and a ValueError names the grid that
-makes what it lacks. FIGURES has all of them by name, and draw_all(rows) draws those that can be drawn. motivation_from() and
-before_after_from() take arrays of maccal.evaluation.masks instead of rows. Points are means over seeds, bars their range (one seed: the
-run's 95 % interval), and grey is where a calibrated model would score 95 times in 100. `.savefig` writes svg, pdf or png, as wide
-as a page; rendered() gives their bytes, the same every time.
+Rows are those of `maccal bench`, of all grids together if you like: each figure takes its own, and
+a ValueError names the grid that makes what it lacks. FIGURES has all of them by name, and
+draw_all(rows) draws those that can be drawn. motivation_from() and before_after_from() take arrays
+of maccal.evaluation.masks instead of rows. Points are means over seeds, bars their range (one seed:
+the run's 95 % interval), and grey is where a calibrated model would score 95 times in 100.
+`.savefig` writes svg, pdf or png, as wide as a page; rendered() gives their bytes, the same every
+time.
 """
 
 from collections.abc import Callable, Iterable
@@ -71,7 +74,10 @@ __all__ = [
 
 
 class Entry(NamedTuple):
-    """A figure: its title, what it shows and how to read it, what it makes of rows, and how that is drawn."""
+    """A figure.
+
+    Its title, what it shows and how to read it, what it makes of rows, and how that is drawn.
+    """
 
     title: str
     caption: str
@@ -151,7 +157,9 @@ FIGURES = {
 }
 
 
-def draw_all(rows: Iterable[Row], theme: Theme | None = None) -> tuple[dict[str, Figure], dict[str, str]]:
+def draw_all(
+    rows: Iterable[Row], theme: Theme | None = None
+) -> tuple[dict[str, Figure], dict[str, str]]:
     """The figures that these rows suffice for, by name, and of the others what they lack."""
     found, drawn, absent = list(rows), {}, {}
     for name, entry in FIGURES.items():

@@ -1,4 +1,7 @@
-"""What the figures have in common: a page's width, axes, colours, and names beside lines and points instead of a legend."""
+"""What the figures have in common.
+
+A page's width, axes, colours, and names beside lines and points instead of a legend.
+"""
 
 import io
 from collections.abc import Sequence
@@ -18,13 +21,18 @@ WIDTH = 7.2  # inches: a page without its margins
 SIZE = 8.0  # points of small text
 DPI = 180
 LONGEST = 30  # letters of a name
-# Okabe and Ito's colours, the darker first: no yellow, which is lost on paper, and no black, which is lost on a dark page
+# Okabe and Ito's colours, the darker first: no yellow, which is lost on paper, and no black, which
+# is lost on a dark page
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-TIMES = [n * unit for unit in (1, 60) for n in (1, 2, 5, 10, 15, 20, 30, 45)] + [3600 * n for n in (1, 2, 5, 10, 20, 50, 100, 200)]
+TIMES = [n * unit for unit in (1, 60) for n in (1, 2, 5, 10, 15, 20, 30, 45)] + [
+    3600 * n for n in (1, 2, 5, 10, 20, 50, 100, 200)
+]
 OTHERS = 0.4  # opacity of what is there for comparison only
 
 
-def canvas(theme: Theme, rows: int, columns: int, height: float, **how: Any) -> tuple[Figure, np.ndarray]:
+def canvas(
+    theme: Theme, rows: int, columns: int, height: float, **how: Any
+) -> tuple[Figure, np.ndarray]:
     """A figure of a page's width and its axes, rows x columns."""
     figure = Figure(figsize=(WIDTH, height), facecolor=theme.paper)
     figure.set_layout_engine("constrained", w_pad=0.05, h_pad=0.05, wspace=0.03)
@@ -87,34 +95,48 @@ def note(figure: Figure, theme: Theme, handles: Sequence[Any], words: str = "") 
         "handlelength": 1.6,
         "columnspacing": 1.6,
     }
-    legend = figure.legend(handles=list(handles), loc="outside lower center", ncols=min(5, len(handles)), **look)
+    legend = figure.legend(
+        handles=list(handles), loc="outside lower center", ncols=min(5, len(handles)), **look
+    )
     for text in legend.get_texts():
         text.set_parse_math(False)
     if words:
         legend.set_title(fill(words, 110))
-        legend.get_title().set(fontsize=SIZE, color=theme.quiet, multialignment="center", parse_math=False)
+        legend.get_title().set(
+            fontsize=SIZE, color=theme.quiet, multialignment="center", parse_math=False
+        )
 
 
-def bars_say(seeds: np.ndarray, what: str = "bars", alone: str = "95 % interval of each run") -> str:
+def bars_say(
+    seeds: np.ndarray, what: str = "bars", alone: str = "95 % interval of each run"
+) -> str:
     """What the bars of a figure are, given how many seeds stand behind each.
 
     >>> bars_say(np.array([3, 3])), bars_say(np.array([1, 2, 3]))
     ('bars: range over 3 seeds', 'bars: range over 2 to 3 seeds, or 95 % interval of each run')
     """
     several = sorted({int(n) for n in seeds.flat if n > 1})
-    counts = f"{several[0]} seeds" if len(several) == 1 else f"{several[0]} to {several[-1]} seeds" if several else ""
+    counts = (
+        f"{several[0]} seeds"
+        if len(several) == 1
+        else f"{several[0]} to {several[-1]} seeds"
+        if several
+        else ""
+    )
     parts = [f"range over {counts}" if counts else "", alone if (seeds == 1).any() else ""]
     return f"{what}: " + ", or ".join(part for part in parts if part)
 
 
 def apart(wanted: Sequence[float], gap: float) -> np.ndarray:
-    """Heights at least `gap` apart in the order of those wanted, moved as little as the pushing of neighbours allows.
+    """Heights at least `gap` apart in the order of those wanted, moved as little as the pushing of
+    neighbours allows.
 
     >>> apart([0.0, 0.1, 5.0], 1.0).round(2).tolist()
     [-0.45, 0.55, 5.0]
     """
     order = np.argsort(wanted, kind="stable")
-    blocks: list[tuple[float, int]] = []  # mean of the wanted lowest ends, and how many labels, of labels that touch
+    # mean of the wanted lowest ends, and how many labels, of labels that touch
+    blocks: list[tuple[float, int]] = []
     for place, index in enumerate(order):
         block = (float(wanted[index]) - place * gap, 1)
         while blocks and blocks[-1][0] > block[0]:
@@ -122,7 +144,9 @@ def apart(wanted: Sequence[float], gap: float) -> np.ndarray:
             block = ((start * count + block[0] * block[1]) / (count + block[1]), count + block[1])
         blocks.append(block)
     result = np.empty(len(order))
-    result[order] = np.repeat([start for start, _ in blocks], [count for _, count in blocks]) + gap * np.arange(len(order))
+    result[order] = np.repeat(
+        [start for start, _ in blocks], [count for _, count in blocks]
+    ) + gap * np.arange(len(order))
     return result
 
 
@@ -142,13 +166,26 @@ def figure_of(axes: Axes) -> Figure:
 
 
 def in_points(axes: Axes, places: Sequence[tuple[float, float]]) -> np.ndarray:
-    """Where places of the data are on the page, in points; limits must be set and the figure laid out."""
+    """Where places of the data are on the page, in points.
+
+    Limits must be set and the figure laid out.
+    """
     return np.asarray(axes.transData.transform(places)) * 72 / figure_of(axes).dpi
 
 
 def write_beside(axes: Axes, label: Label, dx: float, dy: float, line: bool = False) -> None:
-    """The name so many points from its place: right of there, or left if dx is negative; with a thin line if asked for."""
-    look = {"arrowstyle": "-", "color": label.colour, "linewidth": 0.5, "alpha": 0.7, "shrinkA": 0, "shrinkB": 2}
+    """The name so many points from its place: right of there, or left if dx is negative.
+
+    With a thin line if asked for.
+    """
+    look = {
+        "arrowstyle": "-",
+        "color": label.colour,
+        "linewidth": 0.5,
+        "alpha": 0.7,
+        "shrinkA": 0,
+        "shrinkB": 2,
+    }
     name = short(label.name, LONGEST)
     axes.annotate(
         name, (label.x, label.y), (dx, dy), textcoords="offset points", fontsize=SIZE, color=label.colour, va="center",
@@ -164,8 +201,11 @@ def name_ends(axes: Axes, ends: Sequence[Label]) -> None:
             write_beside(axes, end, 5, float(dy))
 
 
-def name_points(axes: Axes, labels: Sequence[Label], corners: Sequence[tuple[float, float, float, float]]) -> None:
-    """Names beside points, where they hide no point, no bar and no other name, as far as there is room.
+def name_points(
+    axes: Axes, labels: Sequence[Label], corners: Sequence[tuple[float, float, float, float]]
+) -> None:
+    """Names beside points, where they hide no point, no bar and no other name, as far as there is
+    room.
 
     `corners` are the ends of a point's bars: left, bottom, right and top.
     """
@@ -173,7 +213,8 @@ def name_points(axes: Axes, labels: Sequence[Label], corners: Sequence[tuple[flo
     edges = [(axes.get_xlim()[end], axes.get_ylim()[end]) for end in (0, 1)]
     bars = [corner[:2] for corner in corners] + [corner[2:] for corner in corners]
     places, low, high, (lowest, highest) = np.split(
-        in_points(axes, [*middles, *bars, *edges]), np.cumsum([len(middles), len(corners), len(corners)])
+        in_points(axes, [*middles, *bars, *edges]),
+        np.cumsum([len(middles), len(corners), len(corners)]),
     )
     taken = [np.array([*place - 3, *place + 3]) for place in places]
     for (x, y), (left, bottom), (right, top) in zip(places, low, high, strict=True):
@@ -187,9 +228,16 @@ def name_points(axes: Axes, labels: Sequence[Label], corners: Sequence[tuple[flo
         write_beside(axes, labels[index], dx, dy, line=abs(dx) > 5 or abs(dy) > 4)
 
 
-# Where a name may stand, in points from its place; and how far that is, right being a little better than left: less than any
-# overlap that could be seen
-STEPS = np.array([(side * far, 4.0 * up) for far in (5.0, 20.0, 35.0, 50.0) for side in (1, -1) for up in range(-11, 12)])
+# Where a name may stand, in points from its place; and how far that is, right being a little better
+# than left: less than any overlap that could be seen
+STEPS = np.array(
+    [
+        (side * far, 4.0 * up)
+        for far in (5.0, 20.0, 35.0, 50.0)
+        for side in (1, -1)
+        for up in range(-11, 12)
+    ]
+)
 LENGTHS = 0.05 * np.abs(STEPS).sum(1) + np.where(STEPS[:, 0] < 0, 0.1, 0)
 
 
@@ -202,10 +250,14 @@ def boxes_beside(place: np.ndarray, width: float) -> np.ndarray:
 
 def overlap(boxes: np.ndarray, taken: np.ndarray) -> np.ndarray:
     """The area that each box shares with what is there."""
-    sides = np.minimum(boxes[:, None, 2:], taken[:, 2:]) - np.maximum(boxes[:, None, :2], taken[:, :2])
+    sides = np.minimum(boxes[:, None, 2:], taken[:, 2:]) - np.maximum(
+        boxes[:, None, :2], taken[:, :2]
+    )
     return np.asarray(np.where((sides > 0).all(2), sides.prod(2), 0).sum(1))
 
 
 def beyond(boxes: np.ndarray, lowest: np.ndarray, highest: np.ndarray) -> np.ndarray:
     """How far each box reaches out of the axes."""
-    return np.asarray(np.maximum(0, np.hstack([lowest - boxes[:, :2], boxes[:, 2:] - highest])).sum(1))
+    return np.asarray(
+        np.maximum(0, np.hstack([lowest - boxes[:, :2], boxes[:, 2:] - highest])).sum(1)
+    )

@@ -1,9 +1,9 @@
 """Which rows of a benchmark a figure shows, and what several seeds say together.
 
-A file of rows holds those of all grids. A row's name says what in its run is not as the method has it by itself, so that a figure
-takes the plain runs, or those that differ in the one setting it is about. Averages over data sets and networks are over the same
-ones for every method: a seed counts for a method if it has a run in each.
-"""
+A file of rows holds those of all grids. A row's name says what in its run is not as the method has
+it by itself, so that a figure takes the plain runs, or those that differ in the one setting it is
+about. Averages over data sets and networks are over the same ones for every method: a seed counts
+for a method if it has a run in each."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,13 +16,21 @@ from maccal.bench.paper import TITLES
 Row = Mapping[str, Any]
 Place = tuple[str, str]  # data set, with the number of its images where limited, and network
 Key = TypeVar("Key", bound=Hashable)
-SETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "tiny-imagenet": "Tiny-ImageNet", "digits": "digits"}
+SETS = {
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "tiny-imagenet": "Tiny-ImageNet",
+    "digits": "digits",
+}
 NAMES = {"maccal": "MaC-Cal", "temperature": "temperature"}  # others have their title of Table 1
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A measure over methods or settings: mean over seeds, range and mean null band. One seed: the run's own 95 % interval."""
+    """A measure over methods or settings: mean over seeds, range and mean null band. One seed.
+
+    The run's own 95 % interval.
+    """
 
     mean: np.ndarray
     low: np.ndarray
@@ -72,12 +80,15 @@ def one_place(rows: Sequence[Row], grid: str) -> Place:
     places = sorted({place_of(row) for row in rows})
     if len(places) > 1:
         names = ", ".join(f"{model} on {data}" for data, model in places)
-        raise ValueError(f"rows of the grid {grid} from {names}; pass those of one network and data set")
+        raise ValueError(
+            f"rows of the grid {grid} from {names}; pass those of one network and data set"
+        )
     return places[0]
 
 
 def by_seed(rows: Sequence[Row], key: Callable[[Row], Key]) -> dict[Key, list[list[Row]]]:
-    """For each key its seeds, each a list of rows, one in every place of `rows`; incomplete seeds are left out.
+    """For each key its seeds, each a list of rows, one in every place of `rows`; incomplete seeds
+    are left out.
 
     ValueError where two rows would have the same place in the figure: one would hide the other.
     """
@@ -87,10 +98,16 @@ def by_seed(rows: Sequence[Row], key: Callable[[Row], Key]) -> dict[Key, list[li
         cells = found.setdefault(key(row), {}).setdefault(row["run"]["seed"], {})
         if place_of(row) in cells:
             first = cells[place_of(row)]["name"]
-            raise ValueError(f"{first} and {row['name']} are runs of the same method and seed; pass one of them")
+            raise ValueError(
+                f"{first} and {row['name']} are runs of the same method and seed; pass one of them"
+            )
         cells[place_of(row)] = row
     groups = {
-        name: [[cells[place] for place in places] for _, cells in sorted(seeds.items()) if len(cells) == len(places)]
+        name: [
+            [cells[place] for place in places]
+            for _, cells in sorted(seeds.items())
+            if len(cells) == len(places)
+        ]
         for name, seeds in found.items()
     }
     return {name: group for name, group in groups.items() if group}
@@ -118,16 +135,27 @@ def spread_of(groups: Sequence[Sequence[Sequence[Row]]], measure: str) -> Spread
         return np.array([np.mean([row[key] for row in rows]) for rows in group])
 
     values = [averages(group, measure) for group in groups]
-    ends = [(v.min(), v.max()) if len(v) > 1 else own_interval(group[0], measure) for v, group in zip(values, groups, strict=True)]
-    null = {side: np.array([averages(group, f"{measure}_null_{side}").mean() for group in groups]) for side in ("low", "high")}
+    ends = [
+        (v.min(), v.max()) if len(v) > 1 else own_interval(group[0], measure)
+        for v, group in zip(values, groups, strict=True)
+    ]
+    null = {
+        side: np.array([averages(group, f"{measure}_null_{side}").mean() for group in groups])
+        for side in ("low", "high")
+    }
     low, high = np.array(ends, dtype=np.float64).T
     seeds = np.array([len(v) for v in values])
     return Spread(np.array([v.mean() for v in values]), low, high, null["low"], null["high"], seeds)
 
 
 def own_interval(rows: Sequence[Row], measure: str) -> tuple[float, float]:
-    """The mean ends of the rows' intervals: where there are several rows, wider than the interval of their mean."""
-    low, high = (float(np.mean([row[f"{measure}_{side}"] for row in rows])) for side in ("low", "high"))
+    """The mean ends of the rows' intervals.
+
+    Where there are several rows, wider than the interval of their mean.
+    """
+    low, high = (
+        float(np.mean([row[f"{measure}_{side}"] for row in rows])) for side in ("low", "high")
+    )
     return low, high
 
 

@@ -1,0 +1,122 @@
+"""The choices of stage II: the equations' goldens, the named readings, and what is refused."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from maccal.calibration.stage2 import ABLATION, Stage2
+
+
+def test_goldens_of_eta():
+    """Eq. 13 with T = 40."""
+    config = Stage2()
+    expected = {1: 0.08912509, 2: 0.07943282, 10: 0.03162278, 20: 0.01, 30: 0.00316228, 40: 0.001}
+    assert {t: round(config.eta_at(t), 8) for t in expected} == expected
+    assert sum(config.eta_at(t) for t in range(1, 41)) == pytest.approx(0.81135268, abs=5e-9)
+    assert replace(config, eta="static").eta_at(40) == 0.1
+
+
+@pytest.mark.parametrize(
+    ("gamma", "conf", "acc", "t", "q"),
+    [
+        (0.95, 0.98, 0.995, 1, 0.53475),
+        (0.95, 0.6, 0.95, 1, 0.41087491),
+        (0.9, 0.9, 0.99, 20, 0.509),
+    ],
+)
+def test_goldens_of_single_updates(gamma, conf, acc, t, q):
+    """Eq. 12 as printed moves the retention; our reading moves the sparsity by as much."""
+    assert Stage2.paper().next_keep(0.5, conf - gamma * acc, t) == pytest.approx(q, abs=5e-9)
+    assert Stage2().next_keep(0.5, conf - gamma * acc, t) == pytest.approx(1 - q, abs=5e-9)
+    assert replace(Stage2(), adapt="none").next_keep(0.5, conf - gamma * acc, t) == 0.5
+
+
+def test_golden_of_constant_feedback():
+    """As printed, one sign of the gap for nine epochs, and nothing is masked any more."""
+    keep, path = 0.5, []
+    for epoch in range(1, 10):
+        keep = Stage2.paper().next_keep(keep, 0.5, epoch)
+        path.append(round(keep, 6))
+    assert path == [
+        0.589125,
+        0.668558,
+        0.739352,
+        0.802448,
+        0.858682,
+        0.908801,
+        0.953469,
+        0.99328,
+        1.0,
+    ]
+
+
+def test_a_head_never_loses_all_its_weights():
+    assert Stage2().next_keep(0.02, 0.5, 1) == 0.01
+    assert Stage2().next_keep(0.98, -0.5, 1) == 1.0
+
+
+def test_the_rates():
+    config = Stage2(lr=0.2)
+    assert [config.lr_at(step, 100) for step in (0, 50, 100)] == pytest.approx([0.2, 0.1, 0.0])
+    assert replace(config, schedule="constant").lr_at(99, 100) == 0.2
+
+
+def test_the_paper_as_printed():
+    paper = Stage2.paper(gamma=0.7)
+    assert (paper.schedule, paper.inference, paper.adapt, paper.statistics) == (
+        "constant",
+        "dense",
+        "retention",
+        "masked",
+    )
+    assert (paper.lr, paper.momentum, paper.weight_decay, paper.epochs, paper.q0, paper.gamma) == (
+        0.1,
+        0.9,
+        5e-4,
+        40,
+        0.5,
+        0.7,
+    )
+    assert Stage2.paper(refresh="batch").refresh == "batch"
+
+
+def test_the_ablation_adds_one_thing_a_row():
+    """From row to row: a mask, gradients to kept weights only, a hidden layer, feedback, its decay."""
+    rows = [Stage2.ablation(name) for name in ABLATION]
+    assert len(rows) == 6
+    assert rows[0].q0 == 1
+    assert rows[0].adapt == "none"
+    changed = [
+        {name for name in vars(a) if getattr(a, name) != getattr(b, name)}
+        for a, b in pairwise(rows[1:])
+    ]
+    assert changed == [{"masking", "restrict"}, {"hidden"}, {"adapt", "eta"}, {"eta"}]
+    assert replace(rows[-1], hidden=None) == Stage2()
+    assert Stage2.ablation("masked", epochs=3).epochs == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"masking": "dropout"},
+            "masking is 'dropout'; choose one of forward, reset, straight-through",
+        ),
+        ({"epochs": 0}, "epochs is 0; it must be at least 1"),
+        ({"hidden": 0}, "hidden is 0"),
+        ({"lr": float("nan")}, "lr is nan"),
+        ({"q0": 0.0}, "q0 is 0.0"),
+        ({"q0": 1.5}, "q0 is 1.5"),
+        ({"gamma": -1.0}, "gamma is -1.0"),
+    ],
+    ids=str,
+)
+def test_nonsense_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Stage2(**changes)
+
+
+def test_an_unknown_row():
+    with pytest.raises(ValueError, match="no row 'final'; the rows are vanilla, masked"):
+        Stage2.ablation("final")

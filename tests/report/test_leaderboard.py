@@ -1,0 +1,810 @@
+"""The benchmark report: means, ranks, tests and verdicts by hand.
+
+The page harmless, the same twice, and used in a real browser.
+"""
+
+import json
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+from dataclasses import asdict
+from functools import cache
+
+import pytest
+
+from maccal.bench.claims import claims, standing
+from maccal.bench.grids import jobs
+from maccal.bench.lines import Book, Setting, contrast
+from maccal.calibration.stage2 import ABLATION, Stage2
+from maccal.cli.report import report
+from maccal.evaluation.row import write_rows
+from maccal.methods.registry import COMBINATIONS, METHODS
+from maccal.report.figures import FIGURES, draw_all, rendered
+from maccal.report.leaderboard import HEADINGS, board, leaderboard_page
+from maccal.report.tables import tables
+
+NASTY = "<script>alert('x')</script><img src=x onerror=alert(1)> & \"quotes\" </script><!--"
+SHAPE = [[50, 0.3, 0.25], [150, 0.62, 0.5], [800, 0.96, 0.9]]
+HERE = Setting("cifar10", 0, "resnet8")
+
+
+def row(
+    method,
+    seed=1,
+    ece=0.05,
+    *,
+    data="cifar10",
+    model="resnet8",
+    limit=None,
+    variant=None,
+    width=0.01,
+    seconds=100.0,
+    **more,
+):
+    """A row with an interval of ECE of this width and a null band from 0.5 to 1.2 %."""
+    name = f"{data}.{limit}" if limit else data
+    run = {
+        "data": data,
+        "model": model,
+        "method": method,
+        "seed": seed,
+        "limit": limit,
+        "settings": more.pop("settings", {}),
+    }
+    about = {key: more.pop(key, None) for key in ("feedback", "stage2")}
+    numbers = {
+        "ece": ece,
+        "ece_low": ece - width / 2,
+        "ece_high": ece + width / 2,
+        "ece_null_low": 0.005,
+        "ece_null_high": 0.012,
+    }
+    others = {
+        "accuracy": 0.9,
+        "accuracy_low": 0.895,
+        "accuracy_high": 0.905,
+        "aece": ece,
+        "mce": 3 * ece,
+        "nll": 0.4 + ece,
+    }
+    others |= {
+        f"{key}_{end}": by * others[key]
+        for key in ("aece", "mce")
+        for end, by in (("low", 0.9), ("high", 1.1))
+    }
+    others |= {
+        f"{key}_null_{end}": by
+        for key in ("accuracy", "aece", "mce")
+        for end, by in (("low", 0.01), ("high", 0.02))
+    }
+    return {
+        "name": f"{name}-{model}-{variant or method}-s{seed}",
+        "run": run | about,
+        "trained": {"epochs": 24, "seconds": seconds},
+        "diagram": SHAPE,
+        "verdict": "Overconfident.",
+        **numbers,
+        **others,
+        **more,
+    }
+
+
+def seeded(method, eces, **more):
+    return [row(method, seed, ece, **more) for seed, ece in enumerate(eces, 1)]
+
+
+def line(rows, variant="maccal"):
+    return Book.of(rows).get(HERE, variant)
+
+
+def test_mean_and_spread_over_seeds():
+    found = line(seeded("maccal", [0.02, 0.03, 0.04]))
+    assert (found.mean("ece"), found.spread("ece")) == pytest.approx((0.03, 0.01))
+    assert math.isnan(line(seeded("maccal", [0.02])).spread("ece"))
+    assert math.isnan(found.mean("ood.mean.auroc"))
+
+
+def test_the_paired_test_by_hand():
+    """Differences of -2, -3 and -4 points.
+
+    T = -3 / (1 / sqrt 3), and with two degrees of freedom p = 1 - t / sqrt(t^2 + 2).
+    """
+    rows = seeded("vanilla", [0.06, 0.06, 0.06]) + seeded("maccal", [0.04, 0.03, 0.02])
+    found = contrast([line(rows)], [line(rows, "vanilla")])
+    t = 3 * math.sqrt(3)
+    assert found.difference == pytest.approx(-0.03)
+    assert found.p_value == pytest.approx(1 - t / math.sqrt(t * t + 2))
+    assert (found.seeds, found.real) == (3, True)
+
+
+def test_only_shared_seeds_count():
+    rows = [
+        row("vanilla", 1, 0.06),
+        row("vanilla", 2, 0.08),
+        row("maccal", 2, 0.05),
+        row("maccal", 3, 0.01),
+    ]
+    found = contrast([line(rows)], [line(rows, "vanilla")])
+    assert (found.difference, found.seeds) == (pytest.approx(-0.03), 1)
+    assert contrast([line(rows[2:])], [line(rows[:1], "vanilla")]) is None
+
+
+def test_one_seed_is_judged_by_intervals():
+    """Intervals of +- 1.96 points each: a standard error of sqrt 2 points, and z = -3 / sqrt 2."""
+    rows = [row("vanilla", 1, 0.08, width=0.0392), row("maccal", 1, 0.05, width=0.0392)]
+    found = contrast([line(rows)], [line(rows, "vanilla")])
+    assert found.p_value == pytest.approx(math.erfc(3 / math.sqrt(2) / math.sqrt(2)), rel=1e-3)
+    assert (found.how, found.real) == ("intervals of one seed", True)
+
+
+def test_two_calibrated_models_do_not_differ():
+    rows = seeded("vanilla", [0.0110, 0.0111, 0.0112]) + seeded("maccal", [0.0060, 0.0061, 0.0062])
+    found = contrast([line(rows)], [line(rows, "vanilla")])
+    assert found.p_value < 0.001
+    assert not found.real
+
+
+def test_standing_by_hand():
+    """Ranks 1 and 1.5 (a tie with LS on CIFAR-100).
+
+    The paper's ECE is the mean of its eight networks there, where it is first.
+    """
+    eces = {
+        "cifar10": {"vanilla": 0.05, "ls": 0.03, "maccal": 0.01},
+        "cifar100": {"vanilla": 0.10, "ls": 0.04, "maccal": 0.04},
+    }
+    rows = [
+        row(method, 1, ece, data=data)
+        for data, column in eces.items()
+        for method, ece in column.items()
+    ]
+    found = standing([*rows, row("mixup", 1, 0.001)])  # measured in one setting only: left out
+    assert found["ece"] == pytest.approx(0.025)
+    assert found["ranks"] == {"vanilla": 3.0, "ls": 1.75, "maccal": 1.25}
+    assert found["paper_ece"] == pytest.approx(0.0165125)
+    assert found["paper_rank"] == 1.0
+
+
+def test_standing_takes_the_papers_own_network():
+    assert standing([row("maccal", model="resnet50")])["paper_ece"] == pytest.approx(0.0092)
+    assert standing([row("maccal", data="digits")])["paper_ece"] is None
+    assert standing([])["ece"] is None
+
+
+def claim(rows, start):
+    (found,) = [c for c in claims(rows) if c.words.startswith(start)]
+    return found
+
+
+def test_a_name_is_drawn_as_it_is_among_other_figures():
+    name = '#010203 #d55e00 url(#x) id="y"'
+    html = leaderboard_page([row("vanilla", model=name), row("maccal", model=name)])
+    drawn = html.split("<h2>Figures</h2>")[1].split("<h2>Failed runs</h2>")[0]
+    assert f">{name}</text>" in drawn
+    assert "var(--under)" in drawn
+
+
+def test_a_title_that_is_not_unicode(tmp_path):
+    assert leaderboard_page([row("maccal")], title="\udcff").encode().decode().count(r"\udcff") == 2
+
+
+def test_nothing_is_claimed_without_rows():
+    assert {c.verdict for c in claims([])} == {"not measured"}
+    assert {c.verdict for c in claims([{"name": "x", "error": "y"}])} == {"not measured"}
+
+
+def everyone(ours, others=(0.050, 0.051, 0.053)):
+    return [r for m in METHODS for r in seeded(m, ours if m == "maccal" else others)]
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [
+        ((0.020, 0.021, 0.022), "holds"),
+        ((0.070, 0.0712, 0.073), "does not hold"),
+        ((0.020, 0.080, 0.049), "cannot be told"),
+        ((0.020,), "holds"),
+        ((0.049,), "cannot be told"),  # within the intervals of one seed
+    ],
+)
+def test_lowest_of_all(ours, verdict):
+    found = claim(everyone(ours), "MaC-Cal has the lowest ECE of all methods, averaged")
+    assert found.verdict == verdict
+    assert f"{100 * sum(ours) / len(ours):.2f} % over 1 setting" in found.evidence
+
+
+def test_the_yardstick_has_no_rank_and_refutes_nothing():
+    """A temperature on the same held-out labels is said beside the claim.
+
+    It is not one of the methods that are compared.
+    """
+    rows = everyone((0.020, 0.021, 0.022)) + seeded("temperature", (0.010, 0.011, 0.012))
+    found, stands = (
+        claim(rows, "MaC-Cal has the lowest ECE of all methods, averaged"),
+        standing(rows),
+    )
+    assert found.verdict == "holds"
+    assert "MaC-Cal's feedback sees: 1.10 % (+1.00 points" in found.evidence
+    assert stands["temperature"] == pytest.approx(0.011)
+    assert "temperature" not in stands["ranks"]
+    assert "has a mean ECE of 1.10 %" in leaderboard_page(rows, figures={})
+    assert standing(everyone((0.02,)))["temperature"] is None
+
+
+def test_lowest_of_some_is_not_lowest_of_all():
+    rows = [r for r in everyone((0.020, 0.021, 0.022)) if r["run"]["method"] != "dfl"]
+    found = claim(rows, "MaC-Cal has the lowest ECE of all methods, averaged")
+    assert found.verdict == "not measured"
+    assert found.evidence.endswith("Not measured everywhere: DFL.")
+
+
+def test_rank_needs_seeds():
+    assert (
+        claim(everyone((0.020, 0.021, 0.022)), "MaC-Cal has the best mean rank").verdict == "holds"
+    )
+    assert (
+        claim(everyone((0.020,), (0.05,)), "MaC-Cal has the best mean rank").verdict
+        == "cannot be told"
+    )
+
+
+@pytest.mark.parametrize(
+    ("last", "verdict"), [(0.02, "holds"), (0.09, "does not hold"), (0.0501, "cannot be told")]
+)
+def test_added_to_others(last, verdict):
+    rows = []
+    for name in COMBINATIONS:
+        with_ours = last if name == COMBINATIONS[-1] else 0.02
+        rows += [row(name.removesuffix("+maccal"), 1, 0.05), row(name, 1, with_ours)]
+    assert claim(rows, "Adding MaC-Cal").verdict == verdict
+    assert claim(rows[2:], "Adding MaC-Cal").verdict == (
+        "does not hold" if last == 0.09 else "not measured"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [
+        ((0.899, 0.898, 0.900), "holds"),
+        ((0.870, 0.871, 0.872), "does not hold"),
+        ((0.895, 0.880, 0.899), "cannot be told"),
+    ],
+)
+def test_accuracy_kept(ours, verdict):
+    rows = [row("maccal", s, accuracy=a) for s, a in enumerate(ours, 1)] + [
+        row("vanilla", s, accuracy=0.9) for s in (1, 2, 3)
+    ]
+    assert claim(rows, "MaC-Cal keeps accuracy").verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("times", "verdict"),
+    [
+        ((5.0, 5.2), "holds"),
+        ((40, 41), "does not hold"),
+        ((5, 25), "cannot be told"),
+        ((5,), "cannot be told"),
+    ],
+)
+def test_cost_of_the_second_stage(times, verdict):
+    rows = [
+        r
+        for s, t in enumerate(times, 1)
+        for r in (row("maccal", s, seconds=t), row("vanilla", s, seconds=100.0))
+    ]
+    assert claim(rows, "The second stage").verdict == verdict
+
+
+def step_rows(eces):
+    made = [row("vanilla", 1, eces[0])]
+    for name, ece in list(zip(ABLATION, eces, strict=True))[1:]:
+        made.append(
+            row(
+                "maccal",
+                1,
+                ece,
+                variant=f"maccal,{name}",
+                stage2=asdict(Stage2.ablation(name)),
+                feedback="held-out",
+            )
+        )
+    return made
+
+
+def test_every_step_of_the_ablation():
+    assert claim(step_rows([0.20, 0.16, 0.12, 0.08, 0.06, 0.04]), "Every step").verdict == "holds"
+    assert (
+        claim(step_rows([0.20, 0.16, 0.12, 0.08, 0.10, 0.04]), "Every step").verdict
+        == "does not hold"
+    )
+    assert (
+        claim(step_rows([0.20, 0.16, 0.12, 0.08, 0.08, 0.04]), "Every step").verdict
+        == "cannot be told"
+    )
+    assert (
+        claim(step_rows([0.20, 0.16, 0.12, 0.08, 0.06, 0.04])[2:], "Every step").verdict
+        == "not measured"
+    )
+
+
+def gamma_rows(eces):
+    heads = {gamma: asdict(Stage2(statistics="deployed", gamma=gamma)) for gamma in eces}
+    made = [
+        row(
+            "maccal",
+            1,
+            ece,
+            variant=f"maccal,gamma={g}",
+            width=0.002,
+            stage2=heads[g],
+            feedback="training",
+        )
+        for g, ece in eces.items()
+    ]
+    return [row("vanilla", 1, 0.2), *made]
+
+
+def test_sensitivity_to_gamma():
+    steady, wild = (
+        gamma_rows({0.8: 0.030, 0.9: 0.031, 0.97: 0.033}),
+        gamma_rows({0.8: 0.03, 0.9: 0.10, 0.97: 0.25}),
+    )
+    assert [claim(rows, "MaC-Cal is hardly").verdict for rows in (steady, wild)] == [
+        "holds",
+        "does not hold",
+    ]
+    assert [claim(rows, "Without held-out").verdict for rows in (steady, wild)] == [
+        "holds",
+        "does not hold",
+    ]
+    assert claim(steady[:3], "MaC-Cal is hardly").verdict == "not measured"
+
+
+def test_elsewhere_and_shift():
+    def parts(auroc, ece):
+        mean = {
+            "auroc": auroc,
+            "auroc_low": auroc - 0.005,
+            "auroc_high": auroc + 0.005,
+            "fpr95": 0.5,
+        }
+        return {"ood": {"mean": mean}, "shift": {"overall": {"ece_pooled_mean": ece}}}
+
+    one = [row("vanilla", 1, **parts(0.85, 0.2)), row("maccal", 1, **parts(0.88, 0.1))]
+    assert claim(one, "MaC-Cal tells").verdict == "holds"
+    # without seeds or an interval
+    assert claim(one, "MaC-Cal has a lower ECE than vanilla").verdict == "cannot be told"
+    two = [*one, row("vanilla", 2, **parts(0.85, 0.21)), row("maccal", 2, **parts(0.80, 0.111))]
+    assert claim(two, "MaC-Cal tells").verdict == "cannot be told"
+    assert claim(two, "MaC-Cal has a lower ECE than vanilla").verdict == "holds"
+
+
+def cell(name, method, column, rows, group=None):
+    (sheet,) = [s for s in tables(rows) if s.name == name]
+    place = next(
+        i for i, c in enumerate(sheet.columns) if c.label == column and group in (None, c.group)
+    )
+    return dict(sheet.rows)[method][place]
+
+
+def test_tables_in_the_papers_layout():
+    rows = [
+        row("maccal", s, e, model="resnet50", seconds=20) for s, e in ((1, 0.01), (2, 0.02))
+    ] + step_rows([0.2] * 6)
+    rows += [row("vanilla", s, model="resnet50", seconds=100 * s) for s in (1, 2)]
+    ours = cell("table1", "MaC-Cal", "resnet50", rows, "CIFAR-10")
+    assert (ours.text, ours.spread, ours.paper, ours.best) == ("1.50", "± 0.71", "0.92", True)
+    rows += [row("maccal", 1, 0.03)]
+    # the mean of 0.92, 1.25, 0.96 and 1.05
+    assert cell("table1", "MaC-Cal", "resnet8", rows).paper == "≈ 1.04"
+    assert (
+        cell("table1", "LS", "resnet50", rows).text,
+        cell("table1", "LS", "resnet50", rows).paper,
+    ) == ("–", "3.96")
+    assert (
+        cell("cost", "MaC-Cal", "resnet50", rows).text,
+        cell("cost", "MaC-Cal", "resnet50", rows).paper,
+    ) == ("170", "14,358")
+    assert cell("ablation", "+ Masked Retraining", "ECE", rows).paper == "3.45"
+    assert (
+        cell("ablation", "the default here: all of it, with a linear head", "ECE", rows).text
+        == "3.00"
+    )
+    assert cell("ood", "PLP", "AUROC", rows).paper == "91.53"
+
+
+def test_a_yardstick_stands_below_the_papers_methods():
+    rows = [row("maccal", 1, 0.03), row("temperature", 1, 0.04, ood={"mean": {"auroc": 0.8}})]
+    assert (
+        cell("table1", "Temperature", "resnet8", rows).text,
+        cell("table1", "Temperature", "resnet8", rows).paper,
+    ) == (
+        "4.00",
+        "",
+    )
+    assert cell("ood", "Temperature", "AUROC", rows).text == "80.00"
+    assert "Temperature" not in dict(tables(rows[:1])[0].rows)
+
+
+def test_errata_are_marked():
+    (sheet,) = [s for s in tables([]) if s.name == "combine"]
+    assert (
+        cell("combine", "DFL", "accuracy + MaC-Cal", [], "Tiny-ImageNet").erratum == "dfl-accuracy"
+    )
+    assert cell("combine", "DFL", "accuracy", [], "Tiny-ImageNet").erratum == ""
+    assert set(sheet.notes) == {"mixup-tiny", "dfl-accuracy", "mit-mean", "dfl-mean"}
+    assert all(e.text == "–" for _, entries in sheet.rows for e in entries)
+
+
+def test_a_limited_set_is_a_group_of_its_own():
+    rows = [
+        row("maccal", model=m, limit=n)
+        for m, n in (("resnet8", 10_000), ("resnet20", None), ("resnet50", None))
+    ]
+    (sheet,) = [s for s in tables(rows) if s.name == "table1"]
+    assert sheet.groups[:2] == [("CIFAR-10, 10,000 images", 1), ("CIFAR-10", 5)]
+    assert [c.label for c in sheet.columns[:3]] == ["resnet8", "resnet20", "resnet50"]
+
+
+def test_lines_of_the_board():
+    rows = seeded("vanilla", [0.06, 0.06, 0.06]) + seeded("maccal", [0.04, 0.03, 0.02], seconds=5)
+    first, second = board(Book.of(rows))
+    show = dict(zip((h.label for h in HEADINGS), first["text"], strict=True))
+    assert (show["method"], show["ECE"], show["± seeds"], show["seeds"], show["seconds"]) == (
+        "MaC-Cal",
+        "3.00",
+        "1.00",
+        "3",
+        "105",
+    )
+    assert (show["− vanilla"], show["− best"], show["paper"]) == (
+        "−3.00\np = 0.035, 3 seeds",
+        "the best",
+        "≈ 1.04",
+    )
+    assert (show["95 % interval"], show["calibrated"]) == ("2.50 to 3.50", "0.50 to 1.20")
+    assert second["text"][8:10] == ["vanilla itself", "+3.00\np = 0.035, 3 seeds"]
+
+
+def parts_of(job, ece):
+    """What a row has beside its numbers: as much as its job asks for."""
+    rng, ratios, part = (
+        random.Random(job.config.name),
+        [0.0, 0.5, 0.9],
+        {"auroc": 0.8 + 0.1 * ece, "fpr95": 0.5},
+    )
+    means = {"accuracy": [0.9, 0.7, 0.3], "confidence": [0.97, 0.8, 0.4]}
+    masked = {
+        "ratio": ratios,
+        "edges": [0, 0.5, 1],
+        "histogram": [[0.1 * i, 1 - 0.1 * i] for i in range(3)],
+    } | means
+    masked |= {f"{key}_spread": [0.01] * 3 for key in means}
+    places = {
+        "place": [[rng.gauss(i % 3, 0.3), rng.gauss(i % 2, 0.3)] for i in range(60)],
+        "entropy": [i / 60 for i in range(60)],
+    }
+    spots = places | {"labels": [i % 3 for i in range(60)], "rows": list(range(60))}
+    curve = {
+        "edges": [0, 0.5, 1],
+        "count": [0, 1000],
+        "confidence": [0, 0.9 + ece],
+        "accuracy": [0, 0.9],
+    }
+    angles = [[0, 80, 100], [80, 0, 90], [100, 90, 0]]
+    motivation = {
+        "map": spots,
+        "angles": angles,
+        "curve": curve,
+        "inference": masked,
+        "retraining": masked,
+    }
+    shift = {
+        "kinds": ["fog"],
+        "severities": [1, 2],
+        "ece_pooled": [2 * ece, 3 * ece],
+        "overall": {"ece_pooled_mean": 3 * ece},
+    }
+    made = {"ood": {"mean": part}, "shift": shift, "motivation": motivation}
+    keep = {"keep": [0.5, 0.4, 0.35]} if job.config.method.endswith("maccal") else {}
+    return {name: made[name] for name in job.extras} | keep
+
+
+@cache
+def bench_rows(seeds=(1, 2)):
+    """Made-up rows of the whole grid at the small scale."""
+    rng, made = random.Random(0), []
+    for job in jobs("all", "cpu", seeds):
+        c = job.config
+        ece = max(
+            0.004,
+            (0.012 if "maccal" in c.method else 0.03 + 0.004 * len(c.method))
+            * (1 + rng.gauss(0, 0.15)),
+        )
+        stage2, extra = c.stage2 and asdict(c.stage2), parts_of(job, ece)
+        variant, seconds = c.described_method, 9.0 if stage2 else 240.0 + rng.random()
+        about = {
+            "data": c.data,
+            "model": c.model,
+            "limit": c.limit,
+            "feedback": c.feedback,
+            "stage2": stage2,
+            "settings": dict(c.settings),
+        }
+        made.append(row(c.method, c.seed, ece, variant=variant, seconds=seconds, **about, **extra))
+    failed = {
+        "name": "cifar100.20000-resnet8-cpc-s9",
+        "error": "RuntimeError: the loss is not a number",
+    }
+    return json.loads(json.dumps([*made, failed]))
+
+
+@cache
+def bench_page(seeds=(1, 2)):
+    return leaderboard_page(bench_rows(seeds))
+
+
+def test_same_rows_same_bytes():
+    assert bench_page((1,)) == leaderboard_page(bench_rows((1,))[::-1])
+
+
+def test_same_rows_same_bytes_in_another_process(tmp_path):
+    """Page and files, whatever the order of sets."""
+    write_rows(tmp_path / "rows.jsonl", bench_rows((1,)))
+    command = [
+        sys.executable,
+        "-m",
+        "maccal",
+        "report",
+        "rows.jsonl",
+        "--out",
+        "page.html",
+        "--figures",
+        "figures",
+    ]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONHASHSEED": "1"},
+        check=True,
+        capture_output=True,
+    )
+    assert b"figures: 9 of 9 in figures" in done.stdout
+    assert (tmp_path / "page.html").read_text() == bench_page((1,))
+    drawn, absent = draw_all(bench_rows((1,)))
+    assert absent == {}
+    files = {
+        f"{name}.{kind}": rendered(figure, kind)
+        for name, figure in drawn.items()
+        for kind in ("svg", "png")
+    }
+    assert {file.name: file.read_bytes() for file in (tmp_path / "figures").iterdir()} == files
+    assert int.from_bytes(files["gamma.png"][16:20], "big") == round(7.2 * 180)  # pixels across
+
+
+def test_figures_that_lack_rows_are_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    write_rows(tmp_path / "rows.jsonl", [row("vanilla")])
+    report((tmp_path / "rows.jsonl",), out=tmp_path / "page.html", figures=tmp_path / "figures")
+    words = capsys.readouterr().out
+    lack = "Fig. 6: mixup, MIT and MaC-Cal over alpha: no runs of mixup with several alphas among the rows; run `maccal bench mixup`"
+    assert f"left out: {lack}\n" in words
+    assert f"figures: 3 of 9 in {tmp_path / 'figures'}" in words.replace("\n", "")
+    assert sorted(file.name for file in (tmp_path / "figures").iterdir()) == [
+        f"{name}.{kind}" for name in ("averages", "cost", "leaderboard") for kind in ("png", "svg")
+    ]
+    page = (tmp_path / "page.html").read_text()
+    assert f"<li>{lack}</li>" in page.replace("&#39;", "'")
+    assert page.count('<div role="img"') == 3
+
+
+def test_no_figures_if_told_so():
+    html = leaderboard_page([row("vanilla")], figures={})
+    assert "<h2>Figures</h2>" not in html
+
+
+def test_nothing_from_outside_and_nothing_hostile():
+    figure = '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><text>gamma</text></svg>'
+    hostile = row(NASTY, 1, model=NASTY, data=NASTY, verdict=NASTY, stage2={NASTY: NASTY})
+    html = leaderboard_page(
+        [hostile, {"name": NASTY, "error": NASTY}], figures={NASTY: figure}, title=NASTY
+    )
+    assert not re.search(
+        r"https?://|//cdn|@import|url\((?!#)|\ssrc=(?!x)",
+        html.replace('xmlns="http://www.w3.org/2000/svg"', ""),
+    )
+    assert html.count("<script") == 2  # the data and the script
+    assert "<img" not in html
+    assert "<?xml" not in html
+    (made,) = json.loads(html.split('id="board">')[1].split("</script>")[0])
+    assert made["text"][2] == NASTY
+
+
+def test_an_empty_page():
+    html = leaderboard_page([])
+    assert html.count("run `maccal bench ") == len(FIGURES)
+    assert "MaC-Cal has not been measured yet." in html
+    assert ">nan" not in html
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Opens a page from a file.
+
+    When the test ends, nothing may have been requested beside it or complained about.
+    """
+    path, requests, complaints = tmp_path / "a report with spaces & ümlauts.html", [], []
+
+    def open_page(html, **context):
+        path.write_text(html, encoding="utf-8")
+        view = browser.new_context(**context).new_page()
+        # pictures within the page are asked for like files
+        view.on("request", lambda request: requests.append(request.url))
+        view.on("console", lambda message: complaints.append(message.text))
+        view.on("pageerror", lambda error: complaints.append(str(error)))
+        view.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
+        view.goto(path.as_uri(), wait_until="load")
+        return view
+
+    yield open_page
+    assert [url for url in requests if not url.startswith("data:image/png;")] == [path.as_uri()]
+    assert complaints == []
+
+
+def column(view, place):
+    return view.locator(
+        f"#leaderboard tbody tr[data-line] > :nth-child({place + 1})"
+    ).all_inner_texts()
+
+
+def test_sorting_and_filtering(opened):
+    view = opened(bench_page())
+    eces = [float(text) for text in column(view, 3)]
+    assert eces == sorted(eces)
+    heads = view.locator("#leaderboard thead th")
+    for place in range(len(HEADINGS)):
+        heads.nth(place).locator("button").press("Enter")
+        assert heads.nth(place).get_attribute("aria-sort") == "ascending"
+        assert view.locator("#leaderboard [aria-sort]").count() == 1
+    # MaC-Cal and vanilla, the means of four networks
+    for direction, first in (("ascending", "≈ 1.04"), ("descending", "≈ 15.00")):
+        heads.nth(7).locator("button").click()
+        assert heads.nth(7).get_attribute("aria-sort") == direction
+        # what the paper does not have comes last both times
+        assert (column(view, 7)[0], column(view, 7)[-1]) == (first, "–")
+    view.select_option("#data", "CIFAR-10, 10,000 images")
+    assert set(column(view, 1)) == {"CIFAR-10\n10,000 images"}
+    view.fill("#search", "mbls maccal")
+    assert column(view, 0) == []
+    view.fill("#search", "mbls mac-cal")
+    assert column(view, 0) == ["MbLS + MaC-Cal"]
+    assert view.locator("#status").inner_text().startswith("1 of ")
+
+
+def test_a_diagram_by_keyboard(opened):
+    view = opened(bench_page())
+    button = view.locator("#leaderboard tbody button").first
+    button.focus()
+    view.keyboard.press("Enter")
+    assert button.get_attribute("aria-expanded") == "true"
+    assert view.locator("tr.detail svg.diagram").count() == 2  # one a seed
+    assert view.locator("tr.detail svg.diagram").first.locator("circle").count() == len(SHAPE)
+    assert "batch_size 128" in view.locator("tr.detail dl").inner_text()
+    view.locator("#leaderboard thead button").nth(10).click()
+    assert view.locator("tr.detail").count() == 1  # stays open when sorted
+    view.locator("#leaderboard button[aria-expanded=true]").focus()
+    view.keyboard.press("Escape")
+    assert view.locator("tr.detail").count() == 0
+    view.locator("#leaderboard tbody button").first.focus()
+    view.keyboard.press("ArrowDown")
+    assert view.evaluate("document.activeElement.closest('tr').rowIndex") == 2
+
+
+def test_hostile_names_do_nothing(opened):
+    view = opened(
+        leaderboard_page(
+            [row(NASTY, 1, model=NASTY, data=NASTY, verdict=NASTY, stage2={NASTY: NASTY})],
+            title=NASTY,
+        )
+    )
+    view.locator("#leaderboard tbody button").click()
+    assert NASTY in view.locator("tr.detail dl").inner_text()
+    assert view.locator("img").count() == 0
+
+
+def test_ten_thousand_lines_sort_at_once(opened):
+    eces = [0.01 + (i * 7919 % 10_000) / 1e5 for i in range(10_000)]
+    rows = [row("maccal", 1, ece, variant=f"maccal,gamma={i}") for i, ece in enumerate(eces)]
+    view = opened(leaderboard_page(rows))
+    assert view.locator("#status").inner_text() == "10,000 of 10,000 lines, the first 200 shown"
+    timed = """place => { const start = performance.now();
+        document.querySelectorAll('#leaderboard thead button')[place].click();
+        document.body.offsetHeight;  // the layout too
+        return performance.now() - start; }"""
+    slowest = {
+        HEADINGS[place].label: min(view.evaluate(timed, place) for _ in range(3))
+        for place in (0, 3, 5, 13)
+    }
+    assert max(slowest.values()) < 300, slowest
+    assert column(view, 13)[0] == "0.410"
+
+
+def test_the_rest_of_the_lines_on_demand(opened):
+    view = opened(
+        leaderboard_page([row("maccal", variant=f"maccal,gamma={i}") for i in range(210)])
+    )
+    assert view.locator("#leaderboard tbody tr").count() == 200
+    view.locator("#more").press("Enter")
+    assert view.locator("#leaderboard tbody tr").count() == 210
+    assert view.locator("#more").is_hidden()
+    view.fill("#search", "gamma=20")
+    assert view.locator("#status").inner_text() == "11 of 210 lines"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1400])
+def test_readable_in_both_schemes_and_widths(opened, scheme, width):
+    view = opened(bench_page((1,)), color_scheme=scheme, viewport={"width": width, "height": 900})
+    ink, paper = (
+        view.evaluate(f"getComputedStyle(document.querySelector('.card')).{what}")
+        for what in ("color", "backgroundColor")
+    )
+    brightness = [
+        sum(int(n) for n in re.findall(r"\d+", colour)[:3]) / 765 for colour in (ink, paper)
+    ]
+    assert abs(brightness[0] - brightness[1]) > 0.6
+    assert (brightness[1] > 0.5) == (scheme == "light")
+    assert view.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_figure_once_with_words_in_both_schemes(opened, scheme):
+    view = opened(bench_page((1,)), color_scheme=scheme)
+    drawn = view.locator(".drawn")
+    assert drawn.locator("h3").all_inner_texts() == [entry.title for entry in FIGURES.values()]
+    assert drawn.locator("figcaption").all_inner_texts() == [
+        entry.caption for entry in FIGURES.values()
+    ]
+    images = view.get_by_role("img")
+    for entry in FIGURES.values():
+        assert (
+            images.and_(view.locator(f'[aria-label="{entry.title}"]')).locator("svg").count() == 1
+        )
+    assert drawn.locator("svg").count() == len(FIGURES)
+    assert view.locator("#absent").count() == 0
+    described = "nodes => nodes.map(node => document.getElementById(node.getAttribute('aria-describedby')).textContent)"
+    assert drawn.locator("[role=img]").evaluate_all(described) == [
+        entry.caption for entry in FIGURES.values()
+    ]
+    ids = view.evaluate("[...document.querySelectorAll('[id]')].map(node => node.id)")
+    assert len(ids) == len(set(ids))
+    links = "[...document.querySelectorAll('use')].every(node => document.getElementById(node.getAttribute('xlink:href').slice(1)))"
+    assert view.evaluate(links)
+    paper = view.evaluate(
+        "getComputedStyle(document.querySelector('#figure-leaderboard svg #leaderboard-patch_1 path')).fill"
+    )
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 25, 29)"}[scheme]
+    pictures = view.evaluate(
+        "[...document.querySelectorAll('.drawn image')].map(node => node.getAttribute('xlink:href').slice(0, 22))"
+    )
+    assert set(pictures) == {"data:image/png;base64,"}
+    assert "#0072b2" not in view.evaluate(
+        "[...document.querySelectorAll('.drawn')].map(node => node.outerHTML).join()"
+    )
+
+
+def test_prints_whole_and_dark_on_white(opened):
+    # A4 on its side
+    view = opened(bench_page(), color_scheme="dark", viewport={"width": 1032, "height": 700})
+    view.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    view.emulate_media(media="print")
+    assert (
+        view.evaluate("getComputedStyle(document.querySelector('.card')).backgroundColor")
+        == "rgb(255, 255, 255)"
+    )
+    assert view.evaluate("document.querySelector('#leaderboard').offsetWidth") <= 1032
+    assert view.locator("#leaderboard tbody tr").count() == len(Book.of(bench_rows()).lines)
+    assert view.locator(".controls").first.is_hidden()
