@@ -1,7 +1,7 @@
 """Numbers of a run beyond its test images.
 
-    ood_run, shift_run    what evaluation.ood and evaluation.shift say of the folder of a run
-    extend_row            puts what they return into its row.json
+ood_run, shift_run    what evaluation.ood and evaluation.shift say of the folder of a run
+extend_row            puts what they return into its row.json
 """
 
 import json
@@ -22,7 +22,17 @@ from maccal.data.download.getting import data_root
 from maccal.data.pixels import PIXELS, Pixels
 from maccal.data.split import subset
 from maccal.io import FileError
-from maccal.metrics import Bins, auroc, energy, fpr95, max_logit, max_softmax, negative_entropy, nll, top_label
+from maccal.metrics import (
+    Bins,
+    auroc,
+    energy,
+    fpr95,
+    max_logit,
+    max_softmax,
+    negative_entropy,
+    nll,
+    top_label,
+)
 from maccal.metrics.inputs import Array, check_logits
 from maccal.metrics.resampling import centred
 from maccal.distributed import held, my_rank
@@ -33,18 +43,6 @@ from maccal.runs.folder import PARTS, load_run, predictions_of, read_config, run
 from maccal.training.loop import predict
 
 
-
-
-
-
-
-
-
-
-
-
-
-
 def ood_run(
     folder: Path, sets: Sequence[str], root: Path | str | None = None, *, limit: int | None = None, resamples: int = 1000,
     seed: int = 0, device: torch.device | str = "cpu",
@@ -53,16 +51,20 @@ def ood_run(
     own are.
 
     `limit` keeps so many test images of every set. The sets' images must have the size of the
-    run's, and other classes. """
+    run's, and other classes."""
     config = read_config(folder)
     if wrong := [name for name in sets if name not in PIXELS or name == config.data]:
         choice = ", ".join(name for name in PIXELS if name != config.data)
-        raise ValueError(f"{wrong[0]} is not out of distribution for a run on {config.data}; choose among {choice}")
+        raise ValueError(
+            f"{wrong[0]} is not out of distribution for a run on {config.data}; choose among {choice}"
+        )
     own, said = load(config.data, root).test, predictions_of(folder)
     inside = said.scores[subset(said.labels, limit)]
     network = load_run(folder, said.scores.shape[1]).to(device)
     outside = {name: other(name, root, own.images, limit) for name in sets}
-    logits = {name: predict(network, images, PIXELS[config.data]) for name, images in outside.items()}
+    logits = {
+        name: predict(network, images, PIXELS[config.data]) for name, images in outside.items()
+    }
     return ood(inside, logits, resamples=resamples, seed=seed)
 
 
@@ -71,12 +73,21 @@ def other(name: str, root: Path | str | None, own: Tensor, limit: int | None) ->
     test = load(name, root).test
     if test.images.shape[1:] != own.shape[1:]:
         sizes = (" x ".join(map(str, images.shape[1:])) for images in (test.images, own))
-        raise ValueError("images of {} are {}, those of the run {}; choose a set of the same size".format(name, *sizes))
+        raise ValueError(
+            "images of {} are {}, those of the run {}; choose a set of the same size".format(
+                name, *sizes
+            )
+        )
     return test.rows(subset(test.labels.numpy(), limit)).images
 
 
 def shift_run(
-    folder: Path, root: Path | str | None = None, *, published: bool = False, device: torch.device | str = "cpu", **choices: Any
+    folder: Path,
+    root: Path | str | None = None,
+    *,
+    published: bool = False,
+    device: torch.device | str = "cpu",
+    **choices: Any,
 ) -> dict[str, Any]:
     """What `shift` says of a run's test images or, if `published`, `published_shift` of the -C
     files; `choices` are theirs.
@@ -87,7 +98,9 @@ def shift_run(
     if not published:
         return shift(network, data.test, pixels, **choices)
     if config.data not in ("cifar10", "cifar100"):
-        raise ValueError(f"no published corruptions of {config.data}; leave published out to make them")
+        raise ValueError(
+            f"no published corruptions of {config.data}; leave published out to make them"
+        )
     return published_shift(network, len(data.classes), root, pixels, **choices)
 
 
@@ -104,5 +117,7 @@ def extend_row(folder: Path, **parts: Mapping[str, Any]) -> Path:
 
 def plain_parts(parts: Mapping[str, Any]) -> dict[str, Any]:
     """Parts of a row as JSON has them, arrays as lists."""
-    plain: dict[str, Any] = json.loads(json.dumps(parts, allow_nan=False, default=np.ndarray.tolist))
+    plain: dict[str, Any] = json.loads(
+        json.dumps(parts, allow_nan=False, default=np.ndarray.tolist)
+    )
     return plain

@@ -53,7 +53,7 @@ class Config:
     """Every choice of a run: of stage I and, where the method has one, of stage II.
 
     An empty `settings` stands for the method's own on that data set and network; so does a `stage2`
-    of None. """
+    of None."""
 
     data: str
     model: str
@@ -84,13 +84,23 @@ class Config:
     @property
     def described_method(self) -> str:
         plan, own = self.plan, settings_of(self.plan.first, self.data, self.model)
-        first = ",".join([plan.first, *(worded(key, value) for key, value in self.settings.items() if value != own[key])])
+        first = ",".join(
+            [
+                plan.first,
+                *(worded(key, value) for key, value in self.settings.items() if value != own[key]),
+            ]
+        )
         if plan.second is None:
             return first
         usual = asdict(CALIBRATORS[plan.second]) if self.stage2 else {}
         changes = asdict(self.stage2) if self.stage2 else {}
-        second = [plan.second, *(worded(key, value) for key, value in changes.items() if value != usual[key])]
-        parts = ",".join(second + ([self.feedback] if self.feedback not in (None, "held-out") else []))
+        second = [
+            plan.second,
+            *(worded(key, value) for key, value in changes.items() if value != usual[key]),
+        ]
+        parts = ",".join(
+            second + ([self.feedback] if self.feedback not in (None, "held-out") else [])
+        )
         return parts if first == "vanilla" else f"{first}+{parts}"
 
     def settled(self, device: torch.device) -> "Config":
@@ -100,16 +110,38 @@ class Config:
         """
         plan, own = self.plan, METHODS[self.plan.first].settings
         stage2 = self.stage2 or (CALIBRATORS[plan.second] if plan.second else None)
-        second = {} if stage2 is None else {key: v for key, v in self.settings.items() if key not in own and hasattr(stage2, key)}
+        second = (
+            {}
+            if stage2 is None
+            else {
+                key: v
+                for key, v in self.settings.items()
+                if key not in own and hasattr(stage2, key)
+            }
+        )
         first = {key: value for key, value in self.settings.items() if key not in second}
-        settings, recipe = settings_of(plan.first, self.data, self.model, first), precise(self.recipe, device)
+        settings, recipe = (
+            settings_of(plan.first, self.data, self.model, first),
+            precise(self.recipe, device),
+        )
         if stage2 is None:
             return replace(self, settings=settings, recipe=recipe)
-        stage2 = replace(stage2, **{key: like(getattr(stage2, key), value) for key, value in second.items()})
+        stage2 = replace(
+            stage2, **{key: like(getattr(stage2, key), value) for key, value in second.items()}
+        )
         feedback = self.feedback or "held-out"
         if isinstance(stage2, Temperature) and feedback != "held-out":
-            raise ValueError(f"a temperature is fitted on held-out labels, not with {feedback} feedback; leave feedback out")
-        return replace(self, method=plan.name, settings=settings, recipe=recipe, stage2=stage2, feedback=feedback)
+            raise ValueError(
+                f"a temperature is fitted on held-out labels, not with {feedback} feedback; leave feedback out"
+            )
+        return replace(
+            self,
+            method=plan.name,
+            settings=settings,
+            recipe=recipe,
+            stage2=stage2,
+            feedback=feedback,
+        )
 
     @property
     def about(self) -> dict[str, Any]:
@@ -216,7 +248,10 @@ def run_of(folder: Path) -> tuple[Config, dict[str, Any]]:
     except FileError as error:
         raise FileError(file, f"{error.problem}; {AGAIN}") from None
     if not is_of(config, row.get("run")):
-        raise FileError(folder, "config.json and row.json are of different runs; delete the one that does not belong here")
+        raise FileError(
+            folder,
+            "config.json and row.json are of different runs; delete the one that does not belong here",
+        )
     return config, row
 
 
@@ -224,18 +259,26 @@ def check_file(folder: Path, name: str, row: Mapping[str, Any]) -> None:
     """FileError unless the file is the one that the row was made with."""
     file, files = folder / name, row.get("files")
     anew = "delete the folder of the run, and the same `maccal train` makes it anew"
-    remedy = "the same `maccal train`, or `maccal calibrate`, predicts the images again" if name == "test.npz" else anew
+    remedy = (
+        "the same `maccal train`, or `maccal calibrate`, predicts the images again"
+        if name == "test.npz"
+        else anew
+    )
     if not file.exists():
         raise FileError(folder, f"no {name}; {remedy}")
     if not isinstance(files, dict) or checksum(read_bytes(file)) != files.get(name):
-        raise FileError(file, f"damaged, or of another run: not the file that row.json was made with; {remedy}")
+        raise FileError(
+            file, f"damaged, or of another run: not the file that row.json was made with; {remedy}"
+        )
 
 
 def read_history(folder: Path) -> History:
     """What was noted after each epoch."""
     history = read_lines(folder / "history.jsonl", HISTORY)
     if not history:
-        raise FileError(folder / "history.jsonl", "no epochs; it is damaged, or was changed by another program")
+        raise FileError(
+            folder / "history.jsonl", "no epochs; it is damaged, or was changed by another program"
+        )
     return history
 
 
@@ -244,13 +287,22 @@ def described(folder: Path, config: Config) -> dict[str, Any]:
     right it became, its diagram.
 
     `diagram` has count, mean confidence and accuracy of each of 15 bins that is not empty; `keep`
-    the path of stage II's. """
+    the path of stage II's."""
     history = read_history(folder)
     paths = {"keep": [round(epoch["keep"], 6) for epoch in history]} if "keep" in history[0] else {}
     bins = said(folder).bins(MEASURED["bins"])
     sums = zip(bins.count, bins.confidence, bins.correct, strict=True)
-    diagram = [[int(n), round(float(sure / n), 6), round(float(right / n), 6)] for n, sure, right in sums if n]
-    return {"run": config.about, "trained": {"epochs": len(history), **history[-1]}, "diagram": diagram, **paths}
+    diagram = [
+        [int(n), round(float(sure / n), 6), round(float(right / n), 6)]
+        for n, sure, right in sums
+        if n
+    ]
+    return {
+        "run": config.about,
+        "trained": {"epochs": len(history), **history[-1]},
+        "diagram": diagram,
+        **paths,
+    }
 
 
 def whole_row(folder: Path, numbers: Mapping[str, Any]) -> dict[str, Any]:
@@ -294,11 +346,18 @@ def read_network(folder: Path, config: Config, classes: int) -> Any:
     if isinstance(config.stage2, TwoStage):
         network.head = build_head(config.stage2, network.num_features, classes)
     elif isinstance(config.stage2, Stage2) and config.stage2.hidden is not None:
-        layers = sorted(key for key in weights if key.startswith("head.") and key.endswith(".weight"))
-        network.head = plain([weights[key] for key in layers], [weights[key.replace("weight", "bias")] for key in layers])
+        layers = sorted(
+            key for key in weights if key.startswith("head.") and key.endswith(".weight")
+        )
+        network.head = plain(
+            [weights[key] for key in layers],
+            [weights[key.replace("weight", "bias")] for key in layers],
+        )
     try:
         network.load_state_dict(weights)
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:300]
-        raise FileError(folder / "model.safetensors", f"not the network that config.json describes ({reason})") from None
+        raise FileError(
+            folder / "model.safetensors", f"not the network that config.json describes ({reason})"
+        ) from None
     return network.to(memory_format=torch.channels_last).eval()

@@ -23,14 +23,40 @@ from maccal.data import DataSet, Split, load
 from maccal.data.pixels import PIXELS, Pixels
 from maccal.features.extraction import extract
 from maccal.runs.state import measured, opened, tell
-from maccal.evaluation.masks import calibration_curve, logit_map, masked_inference, masked_retraining, prototype_angles
-from maccal.io import FileError, checksum, npz, read_bytes, read_json, read_tensors, write, write_json, write_lines, write_tensors
+from maccal.evaluation.masks import (
+    calibration_curve,
+    logit_map,
+    masked_inference,
+    masked_retraining,
+    prototype_angles,
+)
+from maccal.io import (
+    FileError,
+    checksum,
+    npz,
+    read_bytes,
+    read_json,
+    read_tensors,
+    write,
+    write_json,
+    write_lines,
+    write_tensors,
+)
 from maccal.methods.registry import METHODS
 from maccal.methods.balcal import Dual
 from maccal.calibration.tst import TwoStage, two_stage_head, two_stage_live
 from maccal.distributed import everywhere, held, my_rank
 from maccal.calibration.temperature import Temperature, scaled_head
-from maccal.runs.folder import HISTORY, MODEL, Config, fresh, load_run, predictions_of, read_config, read_network
+from maccal.runs.folder import (
+    HISTORY,
+    MODEL,
+    Config,
+    fresh,
+    load_run,
+    predictions_of,
+    read_config,
+    read_network,
+)
 from maccal.calibration.stage2 import Stage2
 from maccal.training.loop import History, fit, predict
 
@@ -50,7 +76,10 @@ class Batches:
         return -(-len(self.split) // self.size)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for images, labels in zip(*(torch.split(part, self.size) for part in (self.split.images, self.split.labels)), strict=True):
+        for images, labels in zip(
+            *(torch.split(part, self.size) for part in (self.split.images, self.split.labels)),
+            strict=True,
+        ):
             yield self.pixels(images), labels
 
 
@@ -68,8 +97,20 @@ def make_run(
     if is_finished(runs / config.name, config):
         return runs / config.name
     first = replace(config, method=config.plan.first, stage2=None, feedback=None)
-    folder = train_run(first, runs=runs, root=root, device=device, every=every, tensorboard=tensorboard, progress=progress)
-    return folder if config.stage2 is None else calibrate_run(folder, config, root=root, device=device, progress=progress)
+    folder = train_run(
+        first,
+        runs=runs,
+        root=root,
+        device=device,
+        every=every,
+        tensorboard=tensorboard,
+        progress=progress,
+    )
+    return (
+        folder
+        if config.stage2 is None
+        else calibrate_run(folder, config, root=root, device=device, progress=progress)
+    )
 
 
 def is_finished(folder: Path, config: Config) -> bool:
@@ -84,7 +125,14 @@ def is_finished(folder: Path, config: Config) -> bool:
 
 
 def train_run(
-    config: Config, *, runs: Path, root: Path | None, device: torch.device, every: float, tensorboard: bool, progress: bool
+    config: Config,
+    *,
+    runs: Path,
+    root: Path | None,
+    device: torch.device,
+    every: float,
+    tensorboard: bool,
+    progress: bool,
 ) -> Path:
     """Stage I of a settled config."""
     folder = runs / config.name
@@ -92,7 +140,9 @@ def train_run(
         return folder
     data = load(config.data, root, limit=config.limit)
     if data.train is None:
-        raise ValueError(f"{config.data} has no training images here; `maccal data get {config.data}` downloads them")
+        raise ValueError(
+            f"{config.data} has no training images here; `maccal data get {config.data}` downloads them"
+        )
     pixels, network = PIXELS[config.data], fresh(config, len(data.classes))
     objective = METHODS[config.method].objective
     assert objective is not None
@@ -114,7 +164,9 @@ def train_run(
 
 def predict_again(folder: Path, config: Config, data: DataSet, device: torch.device) -> None:
     """Where only test.npz is damaged."""
-    tell(f"{folder / 'test.npz'} is missing, damaged or of another run; the images are predicted again")
+    tell(
+        f"{folder / 'test.npz'} is missing, damaged or of another run; the images are predicted again"
+    )
     network = read_network(folder, config, len(data.classes)).to(device)
     conclude(folder, config, predict(network, data.test.images, PIXELS[config.data]), data)
 
@@ -131,7 +183,9 @@ def write_history(folder: Path, history: History) -> None:
     """One line per epoch; a number that JSON cannot say (infinity, NaN) becomes null."""
     records = []
     for epoch in history:
-        records.append({name: value if math.isfinite(value) else None for name, value in epoch.items()})
+        records.append(
+            {name: value if math.isfinite(value) else None for name, value in epoch.items()}
+        )
     write_lines(folder / "history.jsonl", HISTORY, records)
 
 
@@ -142,7 +196,9 @@ class Board(AbstractContextManager[Callable[[History], None]]):
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise ValueError("--tensorboard needs the package: pip install 'maccal[tensorboard]'") from error
+            raise ValueError(
+                "--tensorboard needs the package: pip install 'maccal[tensorboard]'"
+            ) from error
         self.writer: Any = SummaryWriter(str(folder / "tensorboard"))
         self.lines = lines
 
@@ -159,12 +215,16 @@ class Board(AbstractContextManager[Callable[[History], None]]):
         self.writer.flush()
 
 
-def finish(folder: Path, config: Config, network: nn.Module, logits: Tensor, data: DataSet, **notes: str) -> None:
+def finish(
+    folder: Path, config: Config, network: nn.Module, logits: Tensor, data: DataSet, **notes: str
+) -> None:
     """Write the network, with these notes, and then all that is said of it."""
     if my_rank()[0] == 0:
         # it is always of the network beside it, also after a kill
         (folder / "test.npz").unlink(missing_ok=True)
-        write_tensors(folder / "model.safetensors", MODEL, network.state_dict(), run=config.about, **notes)
+        write_tensors(
+            folder / "model.safetensors", MODEL, network.state_dict(), run=config.about, **notes
+        )
     conclude(folder, config, logits, data)
 
 
@@ -185,24 +245,36 @@ def calibrate_run(
     `<method>+maccal`.
 
     `changes` are those of the config: method, stage2, and feedback, from the held-out labels of the
-    data set or from mixed training images and no held-out label. """
+    data set or from mixed training images and no held-out label."""
     before = read_config(folder)
     if before.stage2 is not None:
         raise FileError(folder, "is calibrated already; pass the run that it was made from")
-    config = config or replace(before, **{"method": f"{before.method}+maccal", **changes}).settled(torch.device(device))
+    config = config or replace(before, **{"method": f"{before.method}+maccal", **changes}).settled(
+        torch.device(device)
+    )
     data = load(before.data, root, limit=before.limit)
     if data.train is None or data.val is None:
-        raise ValueError(f"{before.data} has no training images here; `maccal data get {before.data}` downloads them")
+        raise ValueError(
+            f"{before.data} has no training images here; `maccal data get {before.data}` downloads them"
+        )
     pixels, network = PIXELS[before.data], load_run(folder, len(data.classes)).to(device)
-    train, val = Batches(data.train, pixels), Batches(data.val, pixels) if config.feedback == "held-out" else None
+    train, val = (
+        Batches(data.train, pixels),
+        Batches(data.val, pixels) if config.feedback == "held-out" else None,
+    )
     if isinstance(network, Dual):
         if isinstance(config.stage2, Temperature):
-            raise ValueError("BalCAL has two classifiers, and the temperature of a run is of one; scale the logits of its test.npz")
+            raise ValueError(
+                "BalCAL has two classifiers, and the temperature of a run is of one; scale the logits of its test.npz"
+            )
         network.share.fill_(1)  # the new head speaks alone
     target, source = folder.parent / config.name, checksum(read_bytes(folder / "model.safetensors"))
     with held(target):
         state = opened(target, config)
-        if state != "make" and read_tensors(target / "model.safetensors", MODEL)[1].get("source") != source:
+        if (
+            state != "make"
+            and read_tensors(target / "model.safetensors", MODEL)[1].get("source") != source
+        ):
             problem = f"was made from another network than {folder} holds now"
             raise FileError(target, f"{problem}; delete it, and the same command makes it anew")
         if state == "predict":
@@ -211,11 +283,20 @@ def calibrate_run(
             history = new_stage(network, train, val, config, folder, progress)
             if my_rank()[0] == 0:
                 write_history(target, history)
-            finish(target, config, network, predict(network, data.test.images, pixels), data, source=source)
+            finish(
+                target,
+                config,
+                network,
+                predict(network, data.test.images, pixels),
+                data,
+                source=source,
+            )
     return target
 
 
-def new_stage(network: Any, train: Batches, val: Batches | None, config: Config, folder: Path, progress: bool) -> History:
+def new_stage(
+    network: Any, train: Batches, val: Batches | None, config: Config, folder: Path, progress: bool
+) -> History:
     """Give the network its new head.
 
     Returns the head's history, with the seconds of extraction and training in its last epoch.
@@ -256,10 +337,16 @@ def motivation_run(folder: Path, root: Path | None = None, *, rows: int = 1000) 
     """
     config, said = read_config(folder), predictions_of(folder)
     logits, labels = torch.from_numpy(said.scores), said.labels
-    curve = {key: np.nan_to_num(values) for key, values in calibration_curve(logits, labels).items()}
+    curve = {
+        key: np.nan_to_num(values) for key, values in calibration_curve(logits, labels).items()
+    }
     spots = logit_map(logits, labels, rows=rows)
     shown = spots | {"place": spots["place"].round(2), "entropy": spots["entropy"].round(4)}
-    result: dict[str, Any] = {"map": shown, "angles": prototype_angles(logits, labels), "curve": curve}
+    result: dict[str, Any] = {
+        "map": shown,
+        "angles": prototype_angles(logits, labels),
+        "curve": curve,
+    }
     if config.stage2 is not None:
         return result
     data, pixels = load(config.data, root, limit=config.limit), PIXELS[config.data]
@@ -267,11 +354,15 @@ def motivation_run(folder: Path, root: Path | None = None, *, rows: int = 1000) 
     network = load_run(folder, len(data.classes))
     train = extract(network, Batches(data.train, pixels), head="head", cache=folder / "features")
     test = extract(network, Batches(data.test, pixels), head="head")
-    masks = masked_inference(network.head.weight.detach(), network.head.bias.detach(), *test, RATIOS)
+    masks = masked_inference(
+        network.head.weight.detach(), network.head.bias.detach(), *test, RATIOS
+    )
     return result | {"inference": masks, "retraining": masked_retraining(train, test, RATIOS)}
 
 
-def new_head(network: Any, train: Batches, val: Batches | None, config: Config, cache: Path, progress: bool) -> nn.Module:
+def new_head(
+    network: Any, train: Batches, val: Batches | None, config: Config, cache: Path, progress: bool
+) -> nn.Module:
     """The head that stage II makes, with its history, where the old one was."""
     how: dict[str, Any] = {"head": "head", "cache": cache, "progress": progress}
     if isinstance(config.stage2, Stage2):
@@ -283,9 +374,23 @@ def new_head(network: Any, train: Batches, val: Batches | None, config: Config, 
     assert config.stage2 is not None
     if config.stage2.batchnorm == "train":
         recipe, held_out = config.recipe, None if val is None else val.split
-        images: dict[str, Any] = {"pixels": train.pixels, "padding": recipe.padding, "flip": recipe.flip}
-        return two_stage_live(network, train.split, held_out, config=config.stage2, seed=config.seed, progress=progress, **images)
+        images: dict[str, Any] = {
+            "pixels": train.pixels,
+            "padding": recipe.padding,
+            "flip": recipe.flip,
+        }
+        return two_stage_live(
+            network,
+            train.split,
+            held_out,
+            config=config.stage2,
+            seed=config.seed,
+            progress=progress,
+            **images,
+        )
     rows, old = extract(network, train, **how), network.head
     judges = None if val is None else extract(network, val, **how)
     settings: dict[str, Any] = {"config": config.stage2, "seed": config.seed, "progress": progress}
-    return two_stage_head(*rows, val=judges, classes=old.out_features, **settings).to(old.weight.device)
+    return two_stage_head(*rows, val=judges, classes=old.out_features, **settings).to(
+        old.weight.device
+    )

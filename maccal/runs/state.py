@@ -8,7 +8,7 @@ when it is finished.
 The files are written in this order: config.json; checkpoint.pt, and from it history.jsonl, after
 every epoch; model.safetensors; test.npz; row.json. Then checkpoint.pt goes. So whatever the moment
 of a kill, the same command has either a checkpoint to go on from, or all files of the run. A folder
-is opened under its lock (parallel.held). 
+is opened under its lock (parallel.held).
 """
 
 import sys
@@ -22,7 +22,20 @@ from maccal.io import FileError, checksum, read_bytes, sweep, write_json
 from maccal.distributed import everywhere, my_rank
 from maccal.evaluation.evaluated import measure
 from maccal.evaluation.row import read_row, write_row
-from maccal.runs.folder import CONFIG, FILES, MEASURED, PARTS, Config, check_file, described, is_of, read_config, read_history, read_weights, said
+from maccal.runs.folder import (
+    CONFIG,
+    FILES,
+    MEASURED,
+    PARTS,
+    Config,
+    check_file,
+    described,
+    is_of,
+    read_config,
+    read_history,
+    read_weights,
+    said,
+)
 from maccal.training.checkpoint import differing
 
 State = Literal["finished", "measure", "predict", "make"]
@@ -134,7 +147,9 @@ def measured(folder: Path, config: Config) -> Path:
     file = folder / "row.json"
     before = sound_row(folder) or {}
     if file.exists() and not before:
-        tell(f"{file} is damaged; the run is measured again, but its ood and shift, if it had any, are not")
+        tell(
+            f"{file} is damaged; the run is measured again, but its ood and shift, if it had any, are not"
+        )
     kept = {part: before[part] for part in PARTS if part in before}
     numbers = measure(said(folder), folder / "test.npz", **MEASURED).row
     files = {name: checksum(read_bytes(folder / name)) for name in FILES}
