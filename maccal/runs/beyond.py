@@ -5,37 +5,18 @@ extend_row            puts what they return into its row.json
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import torch
-from rich.progress import track
-from torch import Tensor, nn
+from torch import Tensor
 
-from maccal.data import Split, load
-from maccal.data.readers.cifar_c import FOLDERS, SEVERITIES, opened, part
-from maccal.data.corruptions.corrupt import CORRUPTIONS, Corrupt
-from maccal.data.download.getting import data_root
-from maccal.data.pixels import PIXELS, Pixels
+from maccal.data import load
+from maccal.data.pixels import PIXELS
 from maccal.data.split import subset
-from maccal.io import FileError
-from maccal.metrics import (
-    Bins,
-    auroc,
-    energy,
-    fpr95,
-    max_logit,
-    max_softmax,
-    negative_entropy,
-    nll,
-    top_label,
-)
-from maccal.metrics.inputs import Array, check_logits
-from maccal.metrics.resampling import centred
-from maccal.distributed import held, my_rank
+from maccal.distributed import held
 from maccal.evaluation.ood import ood
 from maccal.evaluation.row import write_row
 from maccal.evaluation.shift import published_shift, shift

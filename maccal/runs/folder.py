@@ -23,20 +23,20 @@ from typing import Any, Literal
 
 import torch
 
-from maccal.data.pixels import PIXELS
 from maccal.calibration.heads import plain
-from maccal.io import FileError, checksum, read_bytes, read_json, read_lines, read_tensors
 from maccal.calibration.registry import CALIBRATORS, Choices
-from maccal.methods.registry import METHODS, Plan, method, settings_of
-from maccal.calibration.tst import TwoStage, build_head
-from maccal.models import MODELS, build
-from maccal.calibration.temperature import Temperature
-from maccal.evaluation.predictions import Predictions, read
-from maccal.training.recipe import Recipe
-from maccal.evaluation.row import read_row
 from maccal.calibration.stage2 import Stage2
-from maccal.training.loop import History, precise
+from maccal.calibration.temperature import Temperature
+from maccal.calibration.tst import TwoStage, build_head
+from maccal.data.pixels import PIXELS
+from maccal.evaluation.predictions import Predictions, read
+from maccal.evaluation.row import read_row
 from maccal.evaluation.typed import fits, tupled, typed
+from maccal.io import FileError, checksum, read_bytes, read_json, read_lines, read_tensors
+from maccal.methods.registry import METHODS, Plan, method, settings_of
+from maccal.models import MODELS, build
+from maccal.training.loop import History, precise
+from maccal.training.recipe import Recipe
 
 Feedback = Literal["held-out", "mixed", "training"]
 UNFINISHED = "the training has not ended; the same `maccal train` goes on with it"

@@ -19,10 +19,12 @@ import torch
 from torch import Tensor, nn
 
 from maccal.calibration.mac_cal import calibrate
+from maccal.calibration.stage2 import Stage2
+from maccal.calibration.temperature import Temperature, scaled_head
+from maccal.calibration.tst import TwoStage, two_stage_head, two_stage_live
 from maccal.data import DataSet, Split, load
 from maccal.data.pixels import PIXELS, Pixels
-from maccal.features.extraction import extract
-from maccal.runs.state import measured, opened, tell
+from maccal.distributed import everywhere, held, my_rank
 from maccal.evaluation.masks import (
     calibration_curve,
     logit_map,
@@ -30,6 +32,7 @@ from maccal.evaluation.masks import (
     masked_retraining,
     prototype_angles,
 )
+from maccal.features.extraction import extract
 from maccal.io import (
     FileError,
     checksum,
@@ -42,11 +45,8 @@ from maccal.io import (
     write_lines,
     write_tensors,
 )
-from maccal.methods.registry import METHODS
 from maccal.methods.balcal import Dual
-from maccal.calibration.tst import TwoStage, two_stage_head, two_stage_live
-from maccal.distributed import everywhere, held, my_rank
-from maccal.calibration.temperature import Temperature, scaled_head
+from maccal.methods.registry import METHODS
 from maccal.runs.folder import (
     HISTORY,
     MODEL,
@@ -57,7 +57,7 @@ from maccal.runs.folder import (
     read_config,
     read_network,
 )
-from maccal.calibration.stage2 import Stage2
+from maccal.runs.state import measured, opened, tell
 from maccal.training.loop import History, fit, predict
 
 EXTRACTION = "extraction 1"

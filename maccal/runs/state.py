@@ -18,10 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from maccal.io import FileError, checksum, read_bytes, sweep, write_json
 from maccal.distributed import everywhere, my_rank
 from maccal.evaluation.evaluated import measure
 from maccal.evaluation.row import read_row, write_row
+from maccal.io import FileError, checksum, read_bytes, sweep, write_json
 from maccal.runs.folder import (
     CONFIG,
     FILES,
