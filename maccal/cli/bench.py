@@ -64,13 +64,17 @@ def bench(
 
     Args:
         grids: table1, ood, combine, cost, ablation, shift, mixup, gamma, sparsity, motivation, or
-        all. scale: paper is the paper's protocol; cpu the same grid on subsets with a small
-        network. seeds: every run is made with each. show_plan: say what is there, what is missing
-        and what it will cost, and make nothing. executor: processes on this machine, or a Ray
-        cluster. workers: processes at a time on this machine, which share its cores. address: of
-        the Ray cluster; else one is started here. gpus: that a run takes on the Ray cluster. runs:
-        folder for the runs. root: folder with the data sets. results: folder for the rows; runs
-        whose rows it has are not made again.
+            all.
+        scale: paper is the paper's protocol; cpu the same grid on subsets with a small network.
+        seeds: every run is made with each.
+        show_plan: say what is there, what is missing and what it will cost, and make nothing.
+        executor: processes on this machine, or a Ray cluster.
+        workers: processes at a time on this machine, which share its cores.
+        address: of the Ray cluster; else one is started here.
+        gpus: that a run takes on the Ray cluster.
+        runs: folder for the runs.
+        root: folder with the data sets.
+        results: folder for the rows; runs whose rows it has are not made again.
     """
     wanted, console, file = jobs(grids, scale, seeds), Console(), results / f"bench-{scale}.jsonl"
     recorded = read(file)

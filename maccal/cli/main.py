@@ -57,16 +57,21 @@ def evaluate(
     write a report.
 
     Args:
-        file: logits or probs, and labels; or the folder of a run. compare_with: a second model's
-        predictions of the same rows, or a second run, for a paired test. labels: a .npy file of
-        labels, for a bare .npy array. kind: what a bare .npy array holds, or which to use where a
-        file has both. bins: bins of ECE, AECE, MCE and of the diagram. resamples: draws behind the
-        intervals and null bands. seed: of those draws. out: folder for <name>.report.html and
-        <name>.row.json; else this one, or the run's own. ood: of a run: data sets that it should
-        not be sure about, such as svhn cifar100. shift: of a run: measure it on its test images
-        under 15 corruptions at 5 severities too. published: take the corrupted images from the
-        publishers' CIFAR-C files instead of making them. limit: measure ood and shift on so many
-        images a set. root: folder with the data sets, for ood and shift.
+        file: logits or probs, and labels; or the folder of a run.
+        compare_with: a second model's predictions of the same rows, or a second run, for a paired
+            test.
+        labels: a .npy file of labels, for a bare .npy array.
+        kind: what a bare .npy array holds, or which to use where a file has both.
+        bins: bins of ECE, AECE, MCE and of the diagram.
+        resamples: draws behind the intervals and null bands.
+        seed: of those draws.
+        out: folder for <name>.report.html and <name>.row.json; else this one, or the run's own.
+        ood: of a run: data sets that it should not be sure about, such as svhn cifar100.
+        shift: of a run: measure it on its test images under 15 corruptions at 5 severities too.
+        published: take the corrupted images from the publishers' CIFAR-C files instead of making
+            them.
+        limit: measure ood and shift on so many images a set.
+        root: folder with the data sets, for ood and shift.
     """
     if (ood or shift) and (not file.is_dir() or out is not None):
         raise ValueError(
@@ -183,14 +188,18 @@ def calibrate(
 
     Args:
         source: the folder of a run; features.npz with z, y and if at hand val_z, val_y (held out),
-        test_z, test_y, weight, bias
-            (as trained); or file.py:function, which returns model, train[, val[, test]].
-        accuracy: on unseen data, where it is known and no held-out labels are given. head: name of
-        the model's classifier, where it cannot be found. cache: folder for the model's features, so
-        that they are extracted once. feedback: of a run: from the held-out labels of its data set,
-        or from mixed training images and no such label. root: folder with the data sets, of a run.
-        config: the choices of stage II. seed: of weights, masks and order. out: folder for
-        <name>.head.safetensors, <name>.history.json and, with test rows, <name>.report.html.
+            test_z, test_y, weight, bias (as trained); or file.py:function, which returns model,
+            train[, val[, test]].
+        accuracy: on unseen data, where it is known and no held-out labels are given.
+        head: name of the model's classifier, where it cannot be found.
+        cache: folder for the model's features, so that they are extracted once.
+        feedback: of a run: from the held-out labels of its data set, or from mixed training images
+            and no such label.
+        root: folder with the data sets, of a run.
+        config: the choices of stage II.
+        seed: of weights, masks and order.
+        out: folder for <name>.head.safetensors, <name>.history.json and, with test rows,
+            <name>.report.html.
     """
     if Path(source).is_dir():
         show_run(
@@ -231,17 +240,20 @@ def train_with(usual: Recipe) -> Callable[..., None]:
         gives it several devices.
 
         Args:
-            data: cifar10, cifar100, tiny-imagenet, svhn or digits (which needs no download). model:
-            resnet50, resnet110, wrn26_10, densenet121, resnet50_tiny; for small machines resnet8 to
-            resnet56 and more. method: vanilla, acls, ls, mbls, mixup, mit, fl, flsd, dfl, cpc,
-            mmce, plp, balcal; tst, vtst and maccal, which give a
-                vanilla network a new head; or both, such as acls+maccal.
-            seed: of weights, order and augmentation. limit: train on so many images only, the same
-            share of every class. settings: of the method, such as gamma=2 or gammas=5,3,3; else its
-            authors' for that data set and network. recipe: rates, epochs and augmentation. root:
-            folder with the data sets; else $MACCAL_DATA, else the user's cache folder. runs: folder
-            for the run, <data>-<model>-<method>-s<seed>. tensorboard: write TensorBoard's files
-            too.
+            data: cifar10, cifar100, tiny-imagenet, svhn or digits (which needs no download).
+            model: resnet50, resnet110, wrn26_10, densenet121, resnet50_tiny; for small machines
+                resnet8 to resnet56 and more.
+            method: vanilla, acls, ls, mbls, mixup, mit, fl, flsd, dfl, cpc, mmce, plp, balcal; tst,
+                vtst and maccal, which give a vanilla network a new head; or both, such as
+                acls+maccal.
+            seed: of weights, order and augmentation.
+            limit: train on so many images only, the same share of every class.
+            settings: of the method, such as gamma=2 or gammas=5,3,3; else its authors' for that
+                data set and network.
+            recipe: rates, epochs and augmentation.
+            root: folder with the data sets; else $MACCAL_DATA, else the user's cache folder.
+            runs: folder for the run, <data>-<model>-<method>-s<seed>.
+            tensorboard: write TensorBoard's files too.
         """
         keep_memory()
         with joined() as device:
