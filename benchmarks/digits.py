@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from rich.progress import Progress
 
-from maccal.calibration.mac_cal import calibrate
+from maccal.calibration.model import calibrate
 from maccal.cli.demo import DEFAULT_TASK, digits, fit, one_thread
 from maccal.io import write
 from maccal.metrics import summary

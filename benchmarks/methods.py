@@ -24,7 +24,8 @@ from networks import cifar
 from maccal.bench.paper import table as table_of
 from maccal.calibration.mac_cal import calibrate_head
 from maccal.calibration.stage2 import BOTTLENECK, Stage2
-from maccal.calibration.tst import TwoStage, two_stage_head
+from maccal.calibration.tst import TwoStage
+from maccal.calibration.two_stage import two_stage_head
 from maccal.data.pixels import CIFAR
 from maccal.data.split import Split
 from maccal.features.extraction import extract

@@ -23,7 +23,8 @@ import torch
 from networks import PUBLIC, TRAINED, cifar, normalised, public, trained, training_set
 from torch import Tensor, nn
 
-from maccal.calibration.mac_cal import calibrate_heads, mean_confidence
+from maccal.calibration.mac_cal import calibrate_heads
+from maccal.calibration.model import mean_confidence
 from maccal.calibration.stage2 import ABLATION, BOTTLENECK, Stage2
 from maccal.calibration.temperature import TemperatureScaling
 from maccal.features.extraction import Features, extract, find_head

@@ -17,7 +17,7 @@ import torch
 from networks import cifar, normalised, public
 from torch import Tensor
 
-from maccal.calibration.mac_cal import calibrate
+from maccal.calibration.model import calibrate
 from maccal.calibration.temperature import TemperatureScaling
 from maccal.io import write
 from maccal.metrics import compare, softmax, summary

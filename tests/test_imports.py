@@ -25,9 +25,9 @@ ROOMS = {
     "training": "recipe checkpoint objective loop",
     "methods": "losses.entropy losses.margins losses.focal losses.pairs losses.mixing losses mixing plp balcal registry",
     "features": "batches fingerprints rowfile cache lookup rows classifiers extraction views",
-    "calibration": "stage2 heads mac_cal temperature tst registry estimator",
+    "calibration": "stage2 feedback heads task mac_cal temperature tst two_stage registry model estimator",
     "evaluation": "typed row checks arrays tables parquet predictions evaluated ood shift masks",
-    "runs": "folder state beyond making",
+    "runs": "config folder state beyond making",
     "bench": "paper grids executors lines claims",
     "report": "diagrams page figures.selection figures.drawing figures.motivation figures.methods figures.sensitivity figures"
     " evaluation tables leaderboard",

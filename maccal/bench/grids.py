@@ -25,7 +25,7 @@ from maccal.calibration.stage2 import ABLATION, Stage2
 from maccal.evaluation.row import Row, read_row
 from maccal.io import FileError, read_json
 from maccal.methods.registry import COMBINATIONS, EVERY
-from maccal.runs.folder import Config
+from maccal.runs import Config
 from maccal.training.recipe import RECIPES, Recipe
 
 State = Literal["done", "failed", "missing"]

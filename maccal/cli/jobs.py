@@ -20,7 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from maccal.calibration.heads import save_head
-from maccal.calibration.mac_cal import calibrate, calibrate_head, first_batch
+from maccal.calibration.mac_cal import calibrate_head
+from maccal.calibration.model import calibrate, first_batch
 from maccal.calibration.stage2 import Stage2
 from maccal.evaluation.arrays import load_npz, npz_names
 from maccal.evaluation.evaluated import Compared, measure, paired

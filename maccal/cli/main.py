@@ -29,8 +29,10 @@ from maccal.io import readable, write_all
 from maccal.metrics import METRICS, Difference, Summary
 from maccal.metrics.summaries import show, span
 from maccal.report.evaluation import change, evaluation_page
+from maccal.runs import Config, predictions_of
 from maccal.runs.beyond import ood_run, plain_parts, shift_run
-from maccal.runs.folder import MEASURED, Config, Feedback, predictions_of, whole_row
+from maccal.runs.config import RunFeedback
+from maccal.runs.folder import MEASURED, whole_row
 from maccal.runs.making import calibrate_run, make_run
 from maccal.training.memory import keep_memory
 from maccal.training.recipe import RECIPES, Recipe
@@ -178,7 +180,7 @@ def calibrate(
     accuracy: float | None = None,
     head: str | None = None,
     cache: Path | None = None,
-    feedback: Feedback = "held-out",
+    feedback: RunFeedback = "held-out",
     root: Path | None = None,
     config: tyro.conf.OmitArgPrefixes[Stage2] = DEFAULT,
     seed: int = 1,

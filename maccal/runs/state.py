@@ -22,15 +22,14 @@ from maccal.distributed import everywhere, my_rank
 from maccal.evaluation.evaluated import measure
 from maccal.evaluation.row import read_row, write_row
 from maccal.io import FileError, checksum, read_bytes, sweep, write_json
+from maccal.runs.config import Config, is_of
 from maccal.runs.folder import (
     CONFIG,
     FILES,
     MEASURED,
     PARTS,
-    Config,
     check_file,
     described,
-    is_of,
     read_config,
     read_history,
     read_weights,

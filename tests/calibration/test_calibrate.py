@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from maccal.calibration.mac_cal import calibrate, calibrate_head
+from maccal.calibration import calibrate, calibrate_head
 from maccal.calibration.stage2 import Stage2
 from maccal.features.extraction import extract
 
@@ -217,7 +217,7 @@ sys.path.insert(0, {tests!r})
 from test_calibrate import FAST, data, network
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
-from maccal.calibration.mac_cal import calibrate
+from maccal.calibration import calibrate
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")

@@ -11,7 +11,7 @@ import torch
 from maccal.calibration.estimator import MaCCalClassifier
 from maccal.calibration.mac_cal import calibrate_head, calibrate_heads
 from maccal.calibration.stage2 import ABLATION, Stage2
-from maccal.calibration.tst import two_stage_head
+from maccal.calibration.two_stage import two_stage_head
 from maccal.metrics import ece, softmax, top_label
 
 # many tests only need some head

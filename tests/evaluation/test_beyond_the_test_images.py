@@ -36,8 +36,8 @@ from maccal.metrics import (
     softmax,
     top_label,
 )
+from maccal.runs import Config, load_run, predictions_of
 from maccal.runs.beyond import extend_row, ood_run, shift_run
-from maccal.runs.folder import Config, load_run, predictions_of
 from maccal.runs.making import make_run
 from maccal.training.loop import predict
 from maccal.training.recipe import RECIPES

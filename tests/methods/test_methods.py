@@ -17,7 +17,7 @@ from maccal.data import load
 from maccal.data.pixels import PIXELS
 from maccal.methods.registry import COMBINATIONS, METHODS, method, settings_of
 from maccal.models import build
-from maccal.runs.folder import Config, load_run, predictions_of, read_config
+from maccal.runs import Config, load_run, predictions_of, read_config
 from maccal.runs.making import calibrate_run, make_run
 from maccal.training.loop import fit, predict
 from maccal.training.recipe import RECIPES

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from maccal.calibration.mac_cal import calibrate
+from maccal.calibration.model import calibrate
 from maccal.calibration.stage2 import Stage2
 from maccal.data import load
 from maccal.data.pixels import IMAGENET

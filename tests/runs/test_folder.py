@@ -22,8 +22,8 @@ from maccal.data import load
 from maccal.data.pixels import PIXELS
 from maccal.io import FileError, write_json
 from maccal.metrics import summary
+from maccal.runs import Config, load_run, predictions_of, read_config, read_history
 from maccal.runs.beyond import extend_row
-from maccal.runs.folder import Config, load_run, predictions_of, read_config, read_history
 from maccal.runs.making import Batches, calibrate_run, make_run, motivation_run
 from maccal.training.loop import predict
 from maccal.training.recipe import RECIPES, Recipe

@@ -25,9 +25,9 @@ from maccal.calibration.stage2 import Stage2
 from maccal.cli.bench import save
 from maccal.evaluation.row import read_row, read_rows, write_row
 from maccal.io import FileError, locked, read_json, read_tensors, write_json, write_tensors
+from maccal.runs import Config, load_run, predictions_of, read_config, read_history, run_of
 from maccal.runs import folder as runs
 from maccal.runs.beyond import extend_row
-from maccal.runs.folder import Config, load_run, predictions_of, read_config, read_history, run_of
 from maccal.runs.making import calibrate_run, make_run, write_history
 from maccal.training.recipe import Recipe
 
@@ -93,7 +93,7 @@ from maccal.runs import folder as runs
 from maccal.data import DataSet, load
 from maccal.models import MODELS, Net
 from maccal.training.recipe import Recipe
-from maccal.runs.folder import Config
+from maccal.runs import Config
 from maccal.calibration.stage2 import Stage2
 
 torch.set_num_threads(1)

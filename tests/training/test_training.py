@@ -374,7 +374,7 @@ from pathlib import Path
 from maccal.data import load
 from maccal.training.recipe import Recipe
 from maccal.runs.making import make_run
-from maccal.runs.folder import Config
+from maccal.runs import Config
 from maccal.training.checkpoint import read_checkpoint
 torch.set_num_threads(1)
 load("digits")
@@ -451,7 +451,7 @@ def test_two_processes_train_as_one(tmp_path, monkeypatch):
 
     The last batch of 9 rows is dealt out unevenly.
     """
-    from maccal.runs.folder import Config, read_history
+    from maccal.runs import Config, read_history
     from maccal.runs.making import make_run
 
     settings = {"epochs": 3, "batch_size": 64, "padding": 1, "precision": "fp32", "lr": 0.02}
