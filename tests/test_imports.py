@@ -15,6 +15,7 @@ PACKAGE = Path(maccal.__file__).parent
 # import none of its room's, and all of its room's may import it.
 ROOMS = {
     "lazy": "",
+    "plugins": "",
     "io": "",
     "distributed": "",
     "metrics": "arguments inputs bins miscalibration softmaxes temperature scores ranking resampling summaries sketch streaming paired",
@@ -31,7 +32,7 @@ ROOMS = {
     "bench": "paper grids executors lines claims",
     "report": "diagrams page figures.selection figures.drawing figures.motivation figures.methods figures.sensitivity figures"
     " evaluation tables leaderboard",
-    "cli": "failures demo jobs data bench report main",
+    "cli": "failures flags features_file printing jobs data bench report demo evaluate calibrate train main",
 }
 ENDS = ("maccal", "maccal.__main__")
 

@@ -28,6 +28,7 @@ TWO_STAGE = Calibrator(
     looks_beyond=chooses_epoch,
     needs_images=is_live,
     fit_images=live_head,
+    plain=False,
 )
 CALIBRATORS: dict[str, Calibrator] = {
     "maccal": Calibrator(

@@ -64,6 +64,7 @@ class Calibrator:
     looks_beyond   whether these choices listen to rows that the network has not trained on
     needs_images   whether these choices are fitted on images, by fit_images, and not on features
     needs_start    whether it changes the classifier as trained, and does not train a new one
+    plain          whether the head is made of linear layers, which a file of a head can hold
     """
 
     title: str
@@ -74,6 +75,7 @@ class Calibrator:
     needs_images: Callable[[Choices], bool] = never
     fit_images: Callable[[Choices, Images], nn.Module] | None = None
     needs_start: bool = False
+    plain: bool = True
 
 
 def device_of(head: nn.Module | None) -> torch.device:

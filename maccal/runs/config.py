@@ -48,7 +48,9 @@ class Config:
 
         >>> Config("cifar10", "resnet8", "vanilla", 1, 10_000, Recipe()).name
         'cifar10.10000-resnet8-vanilla-s1'
-        >>> Config("cifar10", "resnet8", "mixup+maccal", 2, None, Recipe(), {"alpha": 0.5}, Stage2(gamma=0.9)).name
+        >>> from maccal.calibration import Stage2
+        >>> changed = {"settings": {"alpha": 0.5}, "stage2": Stage2(gamma=0.9)}
+        >>> Config("cifar10", "resnet8", "mixup+maccal", 2, None, Recipe(), **changed).name
         'cifar10-resnet8-mixup,alpha=0.5+maccal,gamma=0.9-s2'
         """
         data = f"{self.data}.{self.limit}" if self.limit else self.data

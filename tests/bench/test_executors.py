@@ -118,7 +118,7 @@ GRID = """
 import sys
 from pathlib import Path
 from maccal.bench import grids as benchmark
-from maccal.cli.main import bench as bench_verb
+from maccal.cli import bench as bench_verb
 from maccal.training.recipe import Recipe
 recipe = Recipe(epochs=3, padding=0, flip=False)
 tiny = {"tiny": benchmark.Scale({"digits": ("resnet8",)}, {"digits": 300}, {"digits": recipe})}

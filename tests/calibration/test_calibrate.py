@@ -195,7 +195,7 @@ def test_two_processes(tmp_path):
     All come to the same classifier, as one process does.
     """
     script = tmp_path / "ranks.py"
-    script.write_text(RANKS.format(tests=str(Path(__file__).parents[1]), out=str(tmp_path)))
+    script.write_text(RANKS.format(tests=str(Path(__file__).parent), out=str(tmp_path)))
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -353,7 +353,7 @@ def test_two_comparisons_of_two_runs_never_wait_for_each_other(run, monkeypatch)
     """However the runs are named, their locks are taken in one order."""
     other, taken = shutil.copytree(run, run.parent / "z"), []
     monkeypatch.setattr(
-        "maccal.cli.main.held", lambda folder: nullcontext(taken.append(folder.resolve()))
+        "maccal.cli.evaluate.held", lambda folder: nullcontext(taken.append(folder.resolve()))
     )
     monkeypatch.chdir(run.parent)
     for words in ((run, "--compare", "z"), ("z", "--compare", run)):
