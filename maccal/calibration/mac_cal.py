@@ -36,7 +36,7 @@ from maccal.calibration.stage2 import Stage2
 from maccal.distributed import from_first, my_rank
 from maccal.features.classifiers import named
 from maccal.features.extraction import extract, find_head, replace_head
-from maccal.features.rows import CHUNK, Rows, Standard, check_pair
+from maccal.features.table import CHUNK, FeatureTable, Standard, check_pair
 from maccal.features.views import CannotMix, mixed
 from maccal.metrics.inputs import Array
 
@@ -55,7 +55,7 @@ class Feedback:
     Its own masked passes), and its right confidence given its accuracy.
     """
 
-    rows: Rows | None
+    rows: FeatureTable | None
     target: Callable[[float], float]
 
 
@@ -111,7 +111,7 @@ def calibrate_heads(
         raise ValueError(
             f"{len(configs)} configs but {len(seeds)} seeds; they are paired one to one"
         )
-    train = Rows(z, y, "z")
+    train = FeatureTable(z, y, "z")
     judged = judges(train, val, accuracy, unlabelled)
     classes = check_classes(train, judged, classes)
     if (
@@ -137,8 +137,11 @@ def calibrate_heads(
 
 
 def judges(
-    train: Rows, val: tuple[Array, Array] | None, accuracy: float | None, unlabelled: Array | None
-) -> Rows | None:
+    train: FeatureTable,
+    val: tuple[Array, Array] | None,
+    accuracy: float | None,
+    unlabelled: Array | None,
+) -> FeatureTable | None:
     """The held-out rows, with or without labels."""
     if accuracy is not None and not 0 < accuracy <= 1:
         raise ValueError(
@@ -156,7 +159,7 @@ def judges(
         return None
     name = "val" if val is not None else "unlabelled"
     rows, labels = check_pair(val) if val is not None else (unlabelled, None)
-    judged = Rows(rows, labels, name, labelled=val is not None)
+    judged = FeatureTable(rows, labels, name, labelled=val is not None)
     if judged.width != train.width:
         raise ValueError(
             f"z has {train.width} features and {name} {judged.width}; both must come from the same network"
@@ -165,7 +168,11 @@ def judges(
 
 
 def choose_feedback(
-    config: Stage2, train: Rows, judged: Rows | None, labelled: bool, accuracy: float | None
+    config: Stage2,
+    train: FeatureTable,
+    judged: FeatureTable | None,
+    labelled: bool,
+    accuracy: float | None,
 ) -> Feedback:
     held_out = config.statistics == "held-out" or (
         config.statistics == "auto" and judged is not None
@@ -192,7 +199,7 @@ def alike(configs: Sequence[Stage2], together: bool) -> list[list[int]]:
     return list(groups.values())
 
 
-def check_classes(train: Rows, judged: Rows | None, classes: int | None) -> int:
+def check_classes(train: FeatureTable, judged: FeatureTable | None, classes: int | None) -> int:
     """How many outputs the head has: as many as asked for, else as the labels speak of."""
     shown = max(rows.classes for rows in (train, judged) if rows is not None)
     if classes is not None and shown > classes:
@@ -209,7 +216,7 @@ def check_classes(train: Rows, judged: Rows | None, classes: int | None) -> int:
 
 
 def fit(
-    train: Rows,
+    train: FeatureTable,
     classes: int,
     feedback: list[Feedback],
     configs: list[Stage2],
@@ -255,7 +262,7 @@ def fit(
 
 def train_epoch(
     heads: Heads,
-    train: Rows,
+    train: FeatureTable,
     keeps: list[float],
     epoch: int,
     config: Stage2,
@@ -284,7 +291,7 @@ def train_epoch(
 
 
 def confidence_and_accuracy(
-    rows: Rows, weights: list[Tensor], biases: list[Tensor]
+    rows: FeatureTable, weights: list[Tensor], biases: list[Tensor]
 ) -> tuple[float, float]:
     total = torch.zeros(2, dtype=torch.float64)
     for x, y in rows.chunks():

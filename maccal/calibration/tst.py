@@ -31,7 +31,7 @@ from maccal.data.augment import crop_and_flip
 from maccal.data.pixels import Pixels
 from maccal.data.split import Split
 from maccal.features.extraction import check_range
-from maccal.features.rows import Rows, Standard
+from maccal.features.table import FeatureTable, Standard
 from maccal.methods.losses import cross_entropy, standard_normal_kl
 from maccal.metrics.inputs import Array
 from maccal.models import Net
@@ -201,7 +201,7 @@ def two_stage_head(
 
     With held-out rows it is that of the epoch with their lowest NLL, unless config says the last
     one. `classes` is how many outputs it has, if labels do not show them all. Features larger than
-    memory are read in parts (rows.py). Same seed, same bits. ValueError says what is wrong with an
+    memory are read in parts (table.py). Same seed, same bits. ValueError says what is wrong with an
     array; Diverged, one too, that the training left the finite numbers."""
     train, judged, classes = checked(z, y, val, classes)
     head = build_head(config, train.width, classes, seed)
@@ -217,9 +217,9 @@ def two_stage_head(
 
 def checked(
     z: Array, y: Array, val: tuple[Array, Array] | None, classes: int | None
-) -> tuple[Rows, Rows | None, int]:
+) -> tuple[FeatureTable, FeatureTable | None, int]:
     """The rows, raw as the authors take them, and how many classes there are."""
-    train = Rows(z, y, "z")
+    train = FeatureTable(z, y, "z")
     judged = judges(train, val, None, None)
     classes = check_classes(train, judged, classes)
     for rows in (train, judged):
@@ -228,7 +228,7 @@ def checked(
     return train, judged, classes
 
 
-def drawn(rows: Rows, size: int, generator: torch.Generator) -> Batches:
+def drawn(rows: FeatureTable, size: int, generator: torch.Generator) -> Batches:
     """An epoch of cached features."""
     return ((x[0], y[0]) for x, y in rows.epoch([generator], size))
 

@@ -146,8 +146,8 @@ class Training:
         whole = crop_and_flip(
             self.images[rows], self.generator, self.recipe.padding, self.recipe.flip
         )
-        views = self.objective.views(self.pixels(whole), self.labels[rows], self.generator)
-        mine = [view[self.rank :: self.world] for view in views]
+        inputs = self.objective.inputs(self.pixels(whole), self.labels[rows], self.generator)
+        mine = [tensor[self.rank :: self.world] for tensor in inputs]
         with cast(self.recipe, self.device):
             loss, logits = self.problem(*mine)
         # DistributedDataParallel takes the mean of the processes' gradients

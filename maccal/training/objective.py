@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Views = tuple[Tensor, ...]
+Inputs = tuple[Tensor, ...]
 
 
-def as_they_are(x: Tensor, y: Tensor, generator: torch.Generator) -> Views:
+def as_they_are(x: Tensor, y: Tensor, generator: torch.Generator) -> Inputs:
     return x, y
 
 
@@ -30,13 +30,13 @@ def nothing(network: nn.Module, epoch: int, epochs: int) -> None:
 class Objective:
     """What a method minimises, and on what.
 
-    views   a batch of images and labels as tensors with a row an image, the second the labels; drawn for the whole batch
+    inputs   a batch of images and labels as tensors with a row an image, the second the labels; drawn for the whole batch
     loss    of the network and those tensors: the mean loss, and the logits whose accuracy is shown
     begin   called with the network, the epoch and the number of epochs when an epoch begins or goes on
     end     the same when it ends
     """
 
-    views: Callable[[Tensor, Tensor, torch.Generator], Views] = as_they_are
+    inputs: Callable[[Tensor, Tensor, torch.Generator], Inputs] = as_they_are
     loss: Callable[..., tuple[Tensor, Tensor]] = cross_entropy
     begin: Callable[[nn.Module, int, int], None] = nothing
     end: Callable[[nn.Module, int, int], None] = nothing
@@ -51,5 +51,5 @@ class Problem(nn.Module):
         super().__init__()
         self.network, self.loss = network, loss
 
-    def forward(self, *views: Tensor) -> tuple[Tensor, Tensor]:
-        return self.loss(self.network, *views)
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        return self.loss(self.network, *inputs)

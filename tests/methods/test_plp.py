@@ -241,7 +241,7 @@ def test_resumed_in_the_middle_it_ends_with_the_same_bits(digits, tmp_path, afte
             network(),
             digits.train,
             RECIPE,
-            objective=replace(plp_objective(CUTS), views=stopping(after).views),
+            objective=replace(plp_objective(CUTS), inputs=stopping(after).inputs),
             **settings,
         )
     fit(rest, digits.train, RECIPE, objective=plp_objective(CUTS), **settings)

@@ -145,11 +145,11 @@ def test_bf16_agrees_with_float32(digits):
 def test_every_row_once_an_epoch(digits):
     seen = []
 
-    def views(x, y, generator):
+    def inputs(x, y, generator):
         seen.append(x)
         return x, y
 
-    trained(digits, replace(PLAIN, epochs=1), objective=Objective(views=views))
+    trained(digits, replace(PLAIN, epochs=1), objective=Objective(inputs=inputs))
     whole = torch.cat(seen).flatten(1)
     images = SEEN(digits.train.images).flatten(1)
     assert len(whole) == len(images)

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from maccal.features.rowfile import BEHIND, RowFile
+from maccal.features.mapped import BEHIND, FeatureFile
 from maccal.io import FileError, open_regular
 from maccal.metrics.inputs import Array, as_tensor, check_labels, first
 
@@ -41,7 +41,7 @@ class Standard:
         return z.to(torch.float32, copy=True).sub_(self.centre).div_(self.scale)
 
 
-class Rows:
+class FeatureTable:
     """Checked features and labels; `standard` must be set before rows are drawn."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Rows:
         self.source = source_of(z, features)
         self.measured = measure(self, name)
 
-    def use(self, standard: Standard) -> "Rows":
+    def use(self, standard: Standard) -> "FeatureTable":
         """From here on the rows come standardised."""
         self.standard = standard
         if self.fits:
@@ -158,7 +158,7 @@ class Held:
 
 def source_of(given: Array, features: Tensor) -> Source:
     """The file that they are mapped from, if that is known and has the same numbers; else they."""
-    behind: RowFile | None = None
+    behind: FeatureFile | None = None
     if isinstance(given, np.memmap):
         behind = file_of(given, features)
     elif isinstance(given, Tensor) and given in BEHIND and not given._version:  # not written to
@@ -168,7 +168,7 @@ def source_of(given: Array, features: Tensor) -> Source:
     return behind
 
 
-def file_of(given: np.memmap[Any, Any], features: Tensor) -> RowFile | None:
+def file_of(given: np.memmap[Any, Any], features: Tensor) -> FeatureFile | None:
     """The file of numpy's map; None where its numbers, or their place in it, may be others."""
     base: Any = given.base  # of a view, which does not know its own offset, it is another array
     if not isinstance(base, mmap.mmap) or given.filename is None:
@@ -183,14 +183,14 @@ def file_of(given: np.memmap[Any, Any], features: Tensor) -> RowFile | None:
     except FileError:  # gone: the map is all there is
         return None
     shape = (features.shape[0], features.shape[1])
-    found = RowFile(handle, given.offset, shape, features.dtype, str(given.filename))
+    found = FeatureFile(handle, given.offset, shape, features.dtype, str(given.filename))
     # another file may have got the name since: look at rows all over it
     some = torch.linspace(0, shape[0] - 1, 64).long()
     same = torch.equal(found.read([(row, row + 1) for row in some.tolist()]), features[some])
     return found if same else None
 
 
-def measure(rows: Rows, name: str) -> Standard:
+def measure(rows: FeatureTable, name: str) -> Standard:
     """One pass over the features: all finite, their mean, and their common scale."""
     total, squares = (
         torch.zeros(rows.width, dtype=torch.float64),

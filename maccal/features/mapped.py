@@ -1,6 +1,6 @@
 """Rows of features in an open file: read by position, or mapped where nobody else can reach it.
 
-    RowFile      rows of an open file, a span at a time: little memory, an error if the file is cut
+    FeatureFile      rows of an open file, a span at a time: little memory, an error if the file is cut
     own_copy     bytes as a tensor that no other process can change: in memory, or a nameless file
     hidden       a new part in a folder, for whoever writes
 
@@ -23,12 +23,12 @@ from maccal.io import FileError, new_part
 
 IN_MEMORY = 1 << 28  # bytes of features that are held in memory; more are mapped
 
-# The file behind a mapped tensor, for who reads it span by span, in little memory (rows.py). A
+# The file behind a mapped tensor, for who reads it span by span, in little memory (table.py). A
 # table, not an attribute of the tensor: copies and pickles of that must not carry the descriptor.
 BEHIND = WeakTensorKeyDictionary()
 
 
-class RowFile:
+class FeatureFile:
     """Rows of features in an open file, which stays open as long as this object lives."""
 
     def __init__(
@@ -90,7 +90,7 @@ def own_copy(
             done += len(piece)
         return z
     with hidden(folder, "copy") as part:  # gone from the folder after this block
-        file = RowFile(open_part(part), 0, shape, dtype, str(part))
+        file = FeatureFile(open_part(part), 0, shape, dtype, str(part))
         for piece in pieces:
             write_all(file.handle, piece, folder)
     z = file.map()
