@@ -36,7 +36,7 @@ from maccal.calibration.stage2 import Stage2
 from maccal.distributed import from_first, my_rank
 from maccal.features.classifiers import named
 from maccal.features.extraction import extract, find_head, replace_head
-from maccal.features.table import CHUNK, FeatureTable, Standard, check_pair
+from maccal.features.table import CHUNK, FeatureTable, Standard, Standardised, check_pair
 from maccal.features.views import CannotMix, mixed
 from maccal.metrics.inputs import Array
 
@@ -55,7 +55,7 @@ class Feedback:
     Its own masked passes), and its right confidence given its accuracy.
     """
 
-    rows: FeatureTable | None
+    rows: Standardised | None
     target: Callable[[float], float]
 
 
@@ -126,12 +126,12 @@ def calibrate_heads(
     for group in alike(configs, train.fits):
         own = [configs[i] for i in group]
         standard = train.measured if own[0].standardise else Standard(torch.zeros(train.width), 1.0)
-        for rows in {train, judged or train}:
-            rows.use(standard)
+        rows = train.standardised(standard)
+        held_out = judged.standardised(standard) if judged is not None else None
         feedback = [
-            choose_feedback(config, train, judged, val is not None, accuracy) for config in own
+            choose_feedback(config, rows, held_out, val is not None, accuracy) for config in own
         ]
-        trained = fit(train, classes, feedback, own, [seeds[i] for i in group], ceiling, progress)
+        trained = fit(rows, classes, feedback, own, [seeds[i] for i in group], ceiling, progress)
         heads |= dict(zip(group, trained, strict=True))
     return [heads[i] for i in range(len(configs))]
 
@@ -169,8 +169,8 @@ def judges(
 
 def choose_feedback(
     config: Stage2,
-    train: FeatureTable,
-    judged: FeatureTable | None,
+    train: Standardised,
+    judged: Standardised | None,
     labelled: bool,
     accuracy: float | None,
 ) -> Feedback:
@@ -216,7 +216,7 @@ def check_classes(train: FeatureTable, judged: FeatureTable | None, classes: int
 
 
 def fit(
-    train: FeatureTable,
+    train: Standardised,
     classes: int,
     feedback: list[Feedback],
     configs: list[Stage2],
@@ -262,7 +262,7 @@ def fit(
 
 def train_epoch(
     heads: Heads,
-    train: FeatureTable,
+    train: Standardised,
     keeps: list[float],
     epoch: int,
     config: Stage2,
@@ -291,7 +291,7 @@ def train_epoch(
 
 
 def confidence_and_accuracy(
-    rows: FeatureTable, weights: list[Tensor], biases: list[Tensor]
+    rows: Standardised, weights: list[Tensor], biases: list[Tensor]
 ) -> tuple[float, float]:
     total = torch.zeros(2, dtype=torch.float64)
     for x, y in rows.chunks():

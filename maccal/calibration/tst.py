@@ -31,7 +31,7 @@ from maccal.data.augment import crop_and_flip
 from maccal.data.pixels import Pixels
 from maccal.data.split import Split
 from maccal.features.extraction import check_range
-from maccal.features.table import FeatureTable, Standard
+from maccal.features.table import FeatureTable, Standard, Standardised
 from maccal.methods.losses import cross_entropy, standard_normal_kl
 from maccal.metrics.inputs import Array
 from maccal.models import Net
@@ -217,18 +217,17 @@ def two_stage_head(
 
 def checked(
     z: Array, y: Array, val: tuple[Array, Array] | None, classes: int | None
-) -> tuple[FeatureTable, FeatureTable | None, int]:
+) -> tuple[Standardised, Standardised | None, int]:
     """The rows, raw as the authors take them, and how many classes there are."""
     train = FeatureTable(z, y, "z")
     judged = judges(train, val, None, None)
     classes = check_classes(train, judged, classes)
-    for rows in (train, judged):
-        if rows is not None:
-            rows.use(Standard(torch.zeros(train.width), 1.0))
-    return train, judged, classes
+    raw = Standard(torch.zeros(train.width), 1.0)
+    held_out = judged.standardised(raw) if judged is not None else None
+    return train.standardised(raw), held_out, classes
 
 
-def drawn(rows: FeatureTable, size: int, generator: torch.Generator) -> Batches:
+def drawn(rows: Standardised, size: int, generator: torch.Generator) -> Batches:
     """An epoch of cached features."""
     return ((x[0], y[0]) for x, y in rows.epoch([generator], size))
 
