@@ -22,7 +22,7 @@ ROOMS = {
     " corruptions.weather corruptions.corrupt readers.pickles readers.matlab readers.cifar readers.cifar_c readers.svhn"
     " readers.tiny readers.digits",
     "models": "net resnet densenet",
-    "training": "recipe checkpoint objective loop",
+    "training": "recipe precision checkpoint objective prediction steps progress loop",
     "methods": "losses.entropy losses.margins losses.focal losses.pairs losses.mixing losses mixing plp balcal registry",
     "features": "batches fingerprints mapped cache lookup table classifiers extraction views",
     "calibration": "stage2 heads mac_cal temperature tst registry estimator",

@@ -35,7 +35,7 @@ from maccal.features.table import FeatureTable, Standard, Standardised
 from maccal.methods.losses import cross_entropy, standard_normal_kl
 from maccal.metrics.inputs import Array
 from maccal.models import Net
-from maccal.training.loop import Diverged, History, batch_ranges
+from maccal.training.steps import Diverged, History, batch_ranges
 
 Batches: TypeAlias = Iterator[tuple[Tensor, Tensor]]  # of features and labels
 

@@ -35,7 +35,7 @@ from maccal.evaluation.typed import fits, tupled, typed
 from maccal.io import FileError, checksum, read_bytes, read_json, read_lines, read_tensors
 from maccal.methods.registry import METHODS, Plan, method, settings_of
 from maccal.models import MODELS, build
-from maccal.training.loop import History, precise
+from maccal.training import History, precise
 from maccal.training.recipe import Recipe
 
 Feedback = Literal["held-out", "mixed", "training"]

@@ -26,7 +26,7 @@ from maccal.data.pixels import PIXELS
 from maccal.features.table import FeatureTable
 from maccal.methods.losses import standard_normal_kl
 from maccal.models import build
-from maccal.training.loop import Diverged
+from maccal.training import Diverged
 
 FAST = TwoStage(epochs=6, width=8, batch_size=32, lr=0.05)
 BOTH = pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from maccal.methods.registry import COMBINATIONS, METHODS, method, settings_of
 from maccal.models import build
 from maccal.runs.folder import Config, load_run, predictions_of, read_config
 from maccal.runs.making import calibrate_run, make_run
-from maccal.training.loop import fit, predict
+from maccal.training import fit, predict
 from maccal.training.recipe import RECIPES
 
 FIRST = [name for name, row in METHODS.items() if row.second is None]
@@ -109,7 +109,7 @@ class Stop(Exception):
 
 def killing(monkeypatch, after):
     """Let the training's step fail after so many."""
-    from maccal.training.loop import Training
+    from maccal.training import Training
 
     step, count = Training.step, 0
 

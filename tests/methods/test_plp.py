@@ -16,7 +16,7 @@ from maccal.data.pixels import PIXELS
 from maccal.methods.mixing import stages
 from maccal.methods.plp import RESNET50, block_ends, cuts_of, plp_objective, published_boundaries
 from maccal.models import MODELS, build
-from maccal.training.loop import Training, fit
+from maccal.training import Training, fit
 from maccal.training.recipe import Recipe
 
 CUTS = [9, 15, 23]  # of resnet8: stem and layer1, layer2, all
