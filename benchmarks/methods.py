@@ -33,8 +33,7 @@ from maccal.io import write
 from maccal.methods.registry import METHODS, settings_of
 from maccal.models import build
 from maccal.runs.making import Batches
-from maccal.training import Objective
-from maccal.training.loop import Training
+from maccal.training import Objective, Training
 from maccal.training.memory import keep_memory
 from maccal.training.recipe import RECIPES, Recipe
 

@@ -31,8 +31,7 @@ from maccal.data.pixels import CIFAR
 from maccal.data.split import Split
 from maccal.io import write
 from maccal.models import build
-from maccal.training import Objective
-from maccal.training.loop import Training
+from maccal.training import Objective, Training
 from maccal.training.recipe import Recipe
 
 RESULTS = Path(__file__).parents[1] / "results"

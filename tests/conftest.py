@@ -16,12 +16,13 @@ import pytest
 import torch
 from hypothesis import settings
 
-from maccal.training.recipe import bf16_runs, capabilities
+from maccal.training.precision import bf16_runs, only_announces_bf16
 
 torch.set_num_threads(1)
-if "ONEDNN_MAX_CPU_ISA" not in os.environ and capabilities().get("amx_bf16") and not bf16_runs():
+if "ONEDNN_MAX_CPU_ISA" not in os.environ and only_announces_bf16():
     # a virtual machine that announces AMX and does not have it
     os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"
+    bf16_runs.cache_clear()  # its answer was without this setting
 matplotlib.use("agg")
 # What the package remembers goes here and not to the user's own cache; set at once, so that
 # programs that tests start inherit it.

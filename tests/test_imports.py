@@ -23,9 +23,9 @@ ROOMS = {
     " corruptions.weather corruptions.corrupt readers.pickles readers.matlab readers.cifar readers.cifar_c readers.svhn"
     " readers.tiny readers.digits",
     "models": "net resnet densenet",
-    "training": "recipe checkpoint objective loop",
+    "training": "recipe precision checkpoint objective prediction steps progress loop",
     "methods": "losses.entropy losses.margins losses.focal losses.pairs losses.mixing losses mixing plp balcal registry",
-    "features": "batches fingerprints rowfile cache lookup rows classifiers extraction views",
+    "features": "batches fingerprints mapped cache lookup table classifiers extraction views",
     "calibration": "stage2 feedback heads task mac_cal temperature tst two_stage registry model estimator",
     "evaluation": "typed row checks arrays tables parquet predictions evaluated ood shift masks",
     "runs": "config folder state beyond making",
@@ -101,13 +101,13 @@ def test_imports_point_back_along_the_path():
 def test_the_test_can_fail():
     wrong = {
         "maccal.metrics.bins": "from maccal.report.diagrams import reliability",
-        "maccal.features.rows": "def f():\n    import maccal.cli.main",
+        "maccal.features.table": "def f():\n    import maccal.cli.main",
         "maccal.training.recipe": "from maccal.training.loop import fit",
         "maccal.metrics.inputs": "from maccal.metrics import ece",
     }
     assert backward(wrong) == [
         "maccal.metrics.bins imports maccal.report.diagrams",
-        "maccal.features.rows imports maccal.cli.main",
+        "maccal.features.table imports maccal.cli.main",
         "maccal.training.recipe imports maccal.training.loop",
         "maccal.metrics.inputs imports maccal.metrics",
     ]

@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from maccal.features.rows import Rows, check_pair
+from maccal.features.table import FeatureTable, check_pair
 from maccal.metrics.inputs import Array
 
 Source = Literal["held-out", "unlabelled", "accuracy", "views", "training"]
@@ -30,7 +30,7 @@ class Feedback:
     """The rows whose confidence is looked at, and what it should be, given the accuracy there."""
 
     source: Source
-    rows: Rows | None = None  # None: the training rows
+    rows: FeatureTable | None = None  # None: the training rows
     accuracy: float | None = None  # on unseen data, where it is known
     ceiling: float = 1.0  # the confidence that is never asked for more than
 
@@ -62,7 +62,7 @@ class Feedback:
 
 
 def feedback_of(
-    train: Rows,
+    train: FeatureTable,
     *,
     val: tuple[Array, Array] | None = None,
     accuracy: float | None = None,
@@ -74,14 +74,16 @@ def feedback_of(
     check_known(val, accuracy, unlabelled)
     if val is not None:
         z, y = check_pair(val)
-        return Feedback("held-out", same_width(train, Rows(z, y, "val"), "val"), None, ceiling)
+        return Feedback(
+            "held-out", same_width(train, FeatureTable(z, y, "val"), "val"), None, ceiling
+        )
     if unlabelled is not None:
-        rows = Rows(unlabelled, None, "unlabelled", labelled=False)
+        rows = FeatureTable(unlabelled, None, "unlabelled", labelled=False)
         return Feedback("unlabelled", same_width(train, rows, "unlabelled"), accuracy, ceiling)
     if accuracy is not None:
         return Feedback("accuracy", None, accuracy, ceiling)
     if views is not None:
-        rows = Rows(*views, "views")
+        rows = FeatureTable(*views, "views")
         return Feedback("views", same_width(train, rows, "views"), None, ceiling)
     return Feedback("training", None, None, ceiling)
 
@@ -101,7 +103,7 @@ def check_known(
         raise ValueError(f"val holds labels, which tell the accuracy: {remedy}")
 
 
-def same_width(train: Rows, rows: Rows, name: str) -> Rows:
+def same_width(train: FeatureTable, rows: FeatureTable, name: str) -> FeatureTable:
     """The rows, if they can come from the same network as those of the training."""
     if rows.width != train.width:
         problem = f"z has {train.width} features and {name} {rows.width}"

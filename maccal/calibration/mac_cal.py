@@ -25,7 +25,7 @@ from maccal.calibration.feedback import GUESS, Feedback, feedback_of
 from maccal.calibration.heads import Heads, history_of, logits, plain, with_history
 from maccal.calibration.stage2 import Stage2
 from maccal.calibration.task import Task, device_of
-from maccal.features.rows import Rows, Standard
+from maccal.features.table import FeatureTable, Standard, Standardised
 from maccal.metrics.inputs import Array
 
 DEFAULT = Stage2()
@@ -88,7 +88,7 @@ def calibrate_heads(
     """
     if len(configs) != len(seeds):
         raise ValueError(f"{len(configs)} configs but {len(seeds)} seeds; they are paired")
-    train = Rows(z, y, "z")
+    train = FeatureTable(z, y, "z")
     feedback = feedback_of(
         train, val=val, accuracy=accuracy, unlabelled=unlabelled, ceiling=ceiling
     )
@@ -105,7 +105,7 @@ def is_open(config: Stage2) -> bool:
 
 
 def masked_heads(
-    train: Rows,
+    train: FeatureTable,
     feedback: Feedback,
     classes: int,
     configs: Sequence[Stage2],
@@ -117,11 +117,11 @@ def masked_heads(
     for group in alike(configs, train.fits):
         own = [configs[number] for number in group]
         standard = train.measured if own[0].standardise else Standard(torch.zeros(train.width), 1.0)
-        train.use(standard)
-        if feedback.rows is not None:
-            feedback.rows.use(standard)
+        rows = train.standardised(standard)
+        beyond = None if feedback.rows is None else feedback.rows.standardised(standard)
         heard = [heard_by(config, feedback) for config in own]
-        trained = fit(train, classes, heard, own, [seeds[number] for number in group], progress)
+        own_seeds = [seeds[number] for number in group]
+        trained = fit(rows, beyond, classes, heard, own, own_seeds, progress)
         heads |= dict(zip(group, trained, strict=True))
     return [heads[number] for number in range(len(configs))]
 
@@ -167,7 +167,7 @@ def alike(configs: Sequence[Stage2], together: bool) -> list[list[int]]:
     return list(groups.values())
 
 
-def count_classes(train: Rows, judged: Rows | None, classes: int | None) -> int:
+def count_classes(train: FeatureTable, judged: FeatureTable | None, classes: int | None) -> int:
     """How many outputs the head has: as many as asked for, else as the labels speak of."""
     shown = max(rows.classes for rows in (train, judged) if rows is not None)
     if classes is not None and shown > classes:
@@ -181,14 +181,18 @@ def count_classes(train: Rows, judged: Rows | None, classes: int | None) -> int:
 
 
 def fit(
-    train: Rows,
+    train: Standardised,
+    beyond: Standardised | None,
     classes: int,
     feedback: list[Feedback],
     configs: list[Stage2],
     seeds: list[int],
     progress: bool,
 ) -> list[nn.Sequential]:
-    """The epochs of Algorithm 1 for heads that share their steps."""
+    """The epochs of Algorithm 1 for heads that share their steps.
+
+    `beyond` are the feedback's rows, where it has some.
+    """
     shared = configs[0]
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     heads = Heads([widths(train.width, config, classes) for config in configs], generators)
@@ -204,7 +208,8 @@ def fit(
             # 2. the confidence, of the masked passes or of the head as it would be used
             if config.statistics != "masked":
                 layers = heads.deployed(head, keep, config)
-                confidence, accuracy = confidence_and_accuracy(heard.rows or train, *layers)
+                looked_at = train if heard.rows is None or beyond is None else beyond
+                confidence, accuracy = confidence_and_accuracy(looked_at, *layers)
             target = heard.target(accuracy, config.gamma)
             numbers = {"accuracy": accuracy, "confidence": confidence, "target": target}
             histories[head].append({"epoch": epoch, "keep": keep, **numbers, "loss": loss})
@@ -225,7 +230,7 @@ def widths(features: int, config: Stage2, classes: int) -> list[int]:
 
 def train_epoch(
     heads: Heads,
-    train: Rows,
+    train: Standardised,
     keeps: list[float],
     epoch: int,
     config: Stage2,
@@ -253,7 +258,7 @@ def train_epoch(
 
 
 def confidence_and_accuracy(
-    rows: Rows, weights: list[Tensor], biases: list[Tensor]
+    rows: Standardised, weights: list[Tensor], biases: list[Tensor]
 ) -> tuple[float, float]:
     """The means over all rows."""
     total = torch.zeros(2, dtype=torch.float64)

@@ -22,7 +22,7 @@ from maccal.calibration.task import Choices, Task
 from maccal.distributed import from_first, my_rank
 from maccal.features.classifiers import named
 from maccal.features.extraction import Features, extract, find_head, replace_head
-from maccal.features.rows import CHUNK, Rows
+from maccal.features.table import CHUNK, FeatureTable
 from maccal.features.views import CannotMix, mixed
 
 
@@ -78,7 +78,7 @@ def calibrate(
     harder = None
     if wanted and CALIBRATORS[calibrator].looks_beyond(choices):
         harder = harder_rows(train, insist=bool(views))
-    rows = Rows(*features_of(train), "z")
+    rows = FeatureTable(*features_of(train), "z")
     held_out = None if val is None else features_of(val)
     changed = None if harder is None else features_of(harder)
     old = named(model, name, [])

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from maccal.calibration.feedback import Feedback
 from maccal.data.pixels import Pixels
 from maccal.data.split import Split
-from maccal.features.rows import Rows
+from maccal.features.table import FeatureTable
 
 Choices: TypeAlias = Any  # a frozen dataclass: Stage2, TwoStage, Temperature, or one's own
 
@@ -33,7 +33,7 @@ class Images:
 class Task:
     """Features with labels, the truth about confidence, and the classifier as trained."""
 
-    train: Rows
+    train: FeatureTable
     feedback: Feedback
     classes: int
     start: nn.Linear | None  # the classifier as trained

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from maccal.calibration.heads import with_history
 from maccal.calibration.task import Task
-from maccal.features.rows import CHUNK, Rows
+from maccal.features.table import CHUNK, FeatureTable
 from maccal.metrics import softmaxes
 from maccal.metrics.inputs import Array, check_labels, check_logits, like
 from maccal.metrics.temperature import best, runs_away
@@ -59,7 +59,7 @@ def scaled_classifier(choices: Temperature, task: Task) -> nn.Module:
 
 
 @torch.no_grad()
-def logits_of(head: nn.Linear, rows: Rows) -> Tensor:
+def logits_of(head: nn.Linear, rows: FeatureTable) -> Tensor:
     """What the classifier says of all rows, in order."""
     z = torch.cat([rows.raw(start) for start in range(0, rows.count, CHUNK)])
     logits: Tensor = copy.deepcopy(head).cpu()(z.float())

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maccal.methods.losses import cross_entropy, standard_normal_kl
-from maccal.training.loop import History
+from maccal.training import History
 
 
 @dataclass(frozen=True)

@@ -30,12 +30,12 @@ from maccal.data.augment import crop_and_flip
 from maccal.data.pixels import Pixels
 from maccal.data.split import Split
 from maccal.features.extraction import check_range
-from maccal.features.rows import Rows, Standard
+from maccal.features.table import FeatureTable, Standard, Standardised
 from maccal.methods.losses import cross_entropy
 from maccal.metrics.inputs import Array
 from maccal.models import Net
 from maccal.training import Diverged, History
-from maccal.training.loop import batch_ranges
+from maccal.training.steps import batch_ranges
 
 Batches: TypeAlias = Iterator[tuple[Tensor, Tensor]]  # of features and labels
 
@@ -93,14 +93,14 @@ def two_stage_head(
     memory are read in parts. `.history` has one dict per epoch. Same seed, same bits. ValueError
     says what is wrong with an array; Diverged, one too, that the training left the finite numbers.
     """
-    train = Rows(z, y, "z")
+    train = FeatureTable(z, y, "z")
     feedback = feedback_of(train, val=val)
     outputs = count_classes(train, feedback.rows, classes)
     return cached_head(train, feedback, outputs, config, seed, progress=progress)
 
 
 def cached_head(
-    train: Rows,
+    train: FeatureTable,
     feedback: Feedback,
     classes: int,
     config: TwoStage,
@@ -110,21 +110,19 @@ def cached_head(
 ) -> Head:
     """The head trained on features, which stay raw, as the authors take them."""
     raw = Standard(torch.zeros(train.width), 1.0)
-    train.use(raw)
-    if feedback.rows is not None:
-        feedback.rows.use(raw)
     head = build_head(config, train.width, classes, seed)
-    epoch = partial(drawn, train, config.batch_size)
-    return fit(head, config, seed, epoch, judge_of(feedback), progress=progress)
+    epoch = partial(drawn, train.standardised(raw), config.batch_size)
+    judge = None
+    if feedback.rows is not None:
+        judge = judge_of(feedback, feedback.rows.standardised(raw))
+    return fit(head, config, seed, epoch, judge, progress=progress)
 
 
-def judge_of(feedback: Feedback) -> Judge | None:
-    """Who chooses the epoch; None where there are no rows to look at."""
-    if feedback.rows is None:
-        return None
+def judge_of(feedback: Feedback, rows: Standardised) -> Judge:
+    """Who chooses the epoch."""
     if feedback.labelled:
-        return Judge(partial(by_labels, feedback.rows.chunks), "val_nll")
-    return Judge(partial(by_confidence, feedback), "gap")
+        return Judge(partial(by_labels, rows.chunks), "val_nll")
+    return Judge(partial(by_confidence, feedback, rows), "gap")
 
 
 def by_labels(batches: Callable[[], Batches], head: Head) -> dict[str, float]:
@@ -132,20 +130,19 @@ def by_labels(batches: Callable[[], Batches], head: Head) -> dict[str, float]:
     return means(looks(head, batches()), "val_nll", "val_accuracy")
 
 
-def by_confidence(feedback: Feedback, head: Head) -> dict[str, float]:
+def by_confidence(feedback: Feedback, rows: Standardised, head: Head) -> dict[str, float]:
     """How far the mean confidence on unlabelled rows is from where it should be."""
-    assert feedback.rows is not None
     head.eval()
     total = 0.0
-    for z, _ in feedback.rows.chunks():
+    for z, _ in rows.chunks():
         with torch.no_grad():
             total += float(head(z).double().softmax(1).amax(1).sum())
-    confidence = total / feedback.rows.count
+    confidence = total / rows.count
     target = feedback.target(0.0, gamma=1.0)
     return {"confidence": confidence, "target": target, "gap": abs(confidence - target)}
 
 
-def drawn(rows: Rows, size: int, generator: torch.Generator) -> Batches:
+def drawn(rows: Standardised, size: int, generator: torch.Generator) -> Batches:
     """An epoch of cached features."""
     return ((x[0], y[0]) for x, y in rows.epoch([generator], size))
 

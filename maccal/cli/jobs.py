@@ -30,7 +30,7 @@ from maccal.cli.features_file import load_features
 from maccal.evaluation.evaluated import Compared, measure, paired
 from maccal.evaluation.predictions import Predictions
 from maccal.features.extraction import Features, extract, find_head
-from maccal.features.rows import Rows
+from maccal.features.table import FeatureTable
 from maccal.io import npz, write, write_json, write_tensors
 from maccal.report.evaluation import evaluation_page
 from maccal.runs.folder import MEASURED, MODEL
@@ -64,7 +64,7 @@ def calibrate_file(path: Path, settings: Settings) -> Done:
     """From a file of features."""
     arrays = load_features(path)
     old = linear(arrays["weight"], arrays["bias"]) if "weight" in arrays else None
-    train = Rows(arrays["z"], arrays["y"], "z")
+    train = FeatureTable(arrays["z"], arrays["y"], "z")
     feedback = feedback_of(
         train,
         val=(arrays["val_z"], arrays["val_y"]) if "val_z" in arrays else None,

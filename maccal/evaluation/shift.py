@@ -24,7 +24,7 @@ from maccal.data.split import subset
 from maccal.distributed import my_rank
 from maccal.io import FileError
 from maccal.metrics import Bins, nll, top_label
-from maccal.training.loop import predict
+from maccal.training import predict
 
 Cells = Iterator[tuple[str, int, Split]]
 

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from maccal.features.fingerprints import data_key, raw
-from maccal.features.rowfile import full, hidden, open_part, own_copy, write_all
+from maccal.features.mapped import full, hidden, open_part, own_copy, write_all
 from maccal.io import DAMAGED, FileError, checksum, flush, open_regular, parse_json
 
 FORMAT = "maccal features 2"

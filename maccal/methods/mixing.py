@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from maccal.data.augment import beta, mixup
 from maccal.methods.losses.mixing import decouple, mit_l, mix, mixed_cross_entropy
-from maccal.training.objective import Objective, Views
+from maccal.training.objective import Inputs, Objective
 
 Where = Literal["logits", "all"]
 # of shares: at the input; and after the stem and at most four stages
@@ -35,10 +35,10 @@ def mixup_objective(alpha: float = 1.0) -> Objective:
     The accuracy shown is against an image's own label.
     """
     check(alpha)
-    return Objective(views=partial(mixup_views, alpha), loss=mixup_loss)
+    return Objective(inputs=partial(mixup_inputs, alpha), loss=mixup_loss)
 
 
-def mixup_views(alpha: float, x: Tensor, y: Tensor, generator: torch.Generator) -> Views:
+def mixup_inputs(alpha: float, x: Tensor, y: Tensor, generator: torch.Generator) -> Inputs:
     """Mixed images, labels, partners' labels, and the share as often as there are rows."""
     mixed, partner, share = mixup(x, alpha, generator)
     return mixed, y, y[partner], share.expand(len(x))
@@ -69,7 +69,7 @@ def mit_objective(alpha: float = 1.0, margin: float = 0.0, where: Where = "logit
             f"with alpha {alpha} shares are hardly ever {margin} apart; pass a smaller margin or a smaller alpha"
         )
     return Objective(
-        views=partial(mit_views, alpha, margin, PAIRS[where]), loss=partial(mit_loss, where)
+        inputs=partial(mit_inputs, alpha, margin, PAIRS[where]), loss=partial(mit_loss, where)
     )
 
 
@@ -103,9 +103,9 @@ def draw(
     return kept
 
 
-def mit_views(
+def mit_inputs(
     alpha: float, margin: float, count: int, x: Tensor, y: Tensor, generator: torch.Generator
-) -> Views:
+) -> Inputs:
     """First mixes, labels, second mixes, partners' labels, and both shares of every pair, N x
     pairs, all rows alike.
     """

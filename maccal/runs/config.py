@@ -15,7 +15,7 @@ from maccal.data.pixels import PIXELS
 from maccal.evaluation.typed import fits, tupled, typed
 from maccal.methods.registry import METHODS, Plan, method, settings_of
 from maccal.models import MODELS
-from maccal.training.loop import precise
+from maccal.training import precise
 from maccal.training.recipe import Recipe
 
 RunFeedback = Literal["held-out", "mixed", "training"]

@@ -27,7 +27,7 @@ from maccal.io import FileError, checksum, read_bytes, read_json, read_lines, re
 from maccal.methods.registry import METHODS
 from maccal.models import build
 from maccal.runs.config import Config, config_of, is_of
-from maccal.training.loop import History
+from maccal.training import History
 
 UNFINISHED = "the training has not ended; the same `maccal train` goes on with it"
 AGAIN = "the same `maccal train`, or `maccal calibrate`, writes it anew"

@@ -57,7 +57,7 @@ from maccal.runs.folder import (
     read_network,
 )
 from maccal.runs.state import measured, opened, tell
-from maccal.training.loop import History, fit, predict
+from maccal.training import History, fit, predict
 
 EXTRACTION = "extraction 1"
 RATIOS = tuple(ratio / 10 for ratio in range(10))  # of weights masked, in Fig. 1

@@ -39,7 +39,7 @@ from maccal.metrics import (
 from maccal.runs import Config, load_run, predictions_of
 from maccal.runs.beyond import extend_row, ood_run, shift_run
 from maccal.runs.making import make_run
-from maccal.training.loop import predict
+from maccal.training import predict
 from maccal.training.recipe import RECIPES
 
 KINDS = ["fog", "contrast"]

@@ -17,7 +17,7 @@ from maccal.data.pixels import IMAGENET
 from maccal.features.extraction import find_head
 from maccal.io import FileError
 from maccal.models import MODELS, build, load_public
-from maccal.training.loop import predict
+from maccal.training import predict
 
 # name, classes, parameters, features, convolutions, BatchNorms, parameter tensors
 GOLDENS = [

@@ -25,7 +25,7 @@ from maccal.metrics import summary
 from maccal.runs import Config, load_run, predictions_of, read_config, read_history
 from maccal.runs.beyond import extend_row
 from maccal.runs.making import Batches, calibrate_run, make_run, motivation_run
-from maccal.training.loop import predict
+from maccal.training import predict
 from maccal.training.recipe import RECIPES, Recipe
 
 QUICK = Config("digits", "resnet8", "vanilla", 1, None, replace(RECIPES["digits"], epochs=2))

@@ -308,7 +308,8 @@ def test_one_epoch_killed_between_checkpoint_and_history(tmp_path, monkeypatch):
 
 def test_numbers_that_json_cannot_say_are_null_in_the_history(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "maccal.training.loop.judged", lambda *words: {"val_accuracy": 0.1, "val_nll": float("inf")}
+        "maccal.training.steps.val_numbers",
+        lambda *words: {"val_accuracy": 0.1, "val_nll": float("inf")},
     )
     folder = make_run(replace(CONFIG, recipe=replace(TINY, epochs=1)), runs=tmp_path)
     assert read_history(folder)[0]["val_nll"] is None

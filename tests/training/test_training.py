@@ -17,10 +17,10 @@ from maccal.data import load
 from maccal.data.pixels import PIXELS
 from maccal.io import FileError, write_sealed
 from maccal.models import build
-from maccal.training import Diverged, Objective, fit, predict
+from maccal.training import Diverged, Objective, Training, fit, predict
 from maccal.training.checkpoint import read_checkpoint
-from maccal.training.loop import Training, batch_ranges
 from maccal.training.recipe import Recipe
+from maccal.training.steps import batch_ranges
 
 PLAIN = Recipe(
     epochs=2,
@@ -145,11 +145,11 @@ def test_bf16_agrees_with_float32(digits):
 def test_every_row_once_an_epoch(digits):
     seen = []
 
-    def views(x, y, generator):
+    def inputs(x, y, generator):
         seen.append(x)
         return x, y
 
-    trained(digits, replace(PLAIN, epochs=1), objective=Objective(views=views))
+    trained(digits, replace(PLAIN, epochs=1), objective=Objective(inputs=inputs))
     whole = torch.cat(seen).flatten(1)
     images = SEEN(digits.train.images).flatten(1)
     assert len(whole) == len(images)
@@ -167,7 +167,7 @@ def test_batches_cover_the_rows(count, size, world):
 
 
 def test_more_processes_than_rows(digits, monkeypatch):
-    monkeypatch.setattr("maccal.training.loop.my_rank", lambda: (0, 4))
+    monkeypatch.setattr("maccal.training.steps.my_rank", lambda: (0, 4))
     with pytest.raises(ValueError, match="batch_size is 6 for 4 processes; pass at least 8"):
         Training(
             network(),
