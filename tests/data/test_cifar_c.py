@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maccal.data.corruptions.corrupt import CORRUPTIONS
+from maccal.data.corruptions import CORRUPTIONS
 from maccal.data.readers.cifar_c import images_of, read_cifar_c, shifts
 from maccal.io import FileError
 
