@@ -17,8 +17,8 @@ ROOMS = {
     "lazy": "",
     "io": "errors locks files formats",
     "distributed": "",
-    "metrics": "arguments inputs bins miscalibration softmaxes temperature scores ranking resampling"
-    " summaries sketch streaming paired",
+    "metrics": "arguments inputs bins miscalibration softmaxes temperature scores ranking"
+    " resampling summaries sketch streaming paired",
     "data": "split"
     " download.sources download.archives download.transfer download.verified download.sets download"
     " corruptions.blurs corruptions.weather corruptions.digital corruptions.registry corruptions"

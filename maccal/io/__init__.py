@@ -1,14 +1,14 @@
 """Files are written whole or not at all, and say when they are damaged.
 
     write, write_with              a whole file or none: a hidden part, fsync, one rename
-    write_all                      several files or none: the first rename comes after the last fsync
+    write_all                      several files or none: all are on the disk before one is renamed
     write_json, read_json          one JSON object with its format and checksum inside: row.json
     write_sealed, read_sealed      any bytes behind a header line with format, size and checksum
     write_lines, read_lines        the same for JSON lines: history.jsonl
     write_tensors, read_tensors    safetensors, format and checksum in the metadata: networks, heads
-    open_regular, read_bytes       what we read is a regular file, or it is refused: a fifo would hang
+    open_regular, read_bytes       regular files only, as a fifo would hang
     locked                         one process at a time works on a folder
-    sweep                          removes the parts that killed processes left behind, and no others
+    sweep                          removes only the parts that killed processes left behind
     FileError                      everything that is wrong with a file: its name and the reason
 
 Cost: one hash of the bytes, about a second per gigabyte.

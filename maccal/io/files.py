@@ -1,8 +1,8 @@
 """Whole files or none, and reading of regular files only.
 
 A file is written as a hidden part beside its target, forced to the disk, and renamed. A reader
-never sees half a file, and a crash leaves the old one. A part is locked while it is written, so that
-what a killed process left behind can be told from what is being written.
+never sees half a file, and a crash leaves the old one. A part is locked while it is written:
+so what a killed process left behind can be told from what is being written.
 """
 
 import glob

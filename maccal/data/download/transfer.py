@@ -127,7 +127,7 @@ def answer(url: str, have: int, part: Path) -> Any:
     except urllib.error.HTTPError as error:
         error.close()
         said = f"{error.code} {error.reason}"
-        # 416: the part is not the beginning of the file, or is all of it: only a checksum could tell
+        # 416: the part is no beginning of the file, or all of it, which only a checksum could tell
         if error.code == 416:
             part.unlink(missing_ok=True)
         elif error.code not in AGAIN:

@@ -5,8 +5,8 @@
 SVHN comes in such files. Only the named arrays are unpacked, and none before its declared size is
 known to be acceptable and to agree with its shape. Anything else is a FileError.
 
-A file is a header of 128 bytes and a row of elements: type, number of bytes, and the bytes. An array
-is an element that holds four: flags, shape, name and values.
+A file is a header of 128 bytes and then elements: type, number of bytes, and the bytes. An array is
+an element that holds four others: flags, shape, name and values.
 """
 
 import math

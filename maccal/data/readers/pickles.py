@@ -228,7 +228,7 @@ class Reader:
         raise Refused("something else than an array of bytes (numpy's uint8)")
 
     def latin1(self, arguments: tuple[Any, ...]) -> bytes:
-        """Bytes from text, in all no more than the file has, as one text could be used many times."""
+        """Bytes from text; in all no more than the file has, as a text could be used many times."""
         if len(arguments) != 2 or arguments[1] != "latin1" or type(arguments[0]) is not str:
             raise Refused("a call that no file of images needs")
         self.encoded += len(arguments[0])

@@ -79,7 +79,7 @@ def published_files(folder: Path, ids: list[str]) -> Labelled:
 def lines(path: Path) -> list[list[str]]:
     """The columns of each line of a list.
 
-    The first column becomes part of a path: it must be a plain name, so that it stays in its folder.
+    The first column becomes part of a path: it must be a plain name, which stays in its folder.
     """
     if not path.exists():
         where = "point root at the folder that holds tiny-imagenet-200"
