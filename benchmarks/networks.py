@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maccal.data.augment import crop_and_flip
-from maccal.data.readers.cifar import FILES, from_pickle
+from maccal.data.readers.cifar import PICKLES, pickle_parts
 from maccal.io import write_with
 from maccal.models import Net, build, load_public
 
@@ -40,11 +40,11 @@ def cifar(
     shared: Path, folder: Path, classes: int
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Training and test images (uint8 N x 3 x 32 x 32) and labels of CIFAR-10 or CIFAR-100."""
-    name, parts, test, key = FILES[classes]
-    if not (folder / name).exists():
+    files = PICKLES[classes]
+    if not (folder / files.folder).exists():
         command = [sys.executable, shared / "data" / "unpack", folder, f"cifar{classes}"]
         subprocess.run(command, check=True, capture_output=True)
-    *train, last = (from_pickle(folder / name / part, key, classes) for part in (*parts, test))
+    *train, last = pickle_parts(folder / files.folder, classes)
     return (torch.cat([s.images for s in train]), torch.cat([s.labels for s in train])), (
         last.images,
         last.labels,

@@ -16,12 +16,15 @@ PACKAGE = Path(maccal.__file__).parent
 ROOMS = {
     "lazy": "",
     "plugins": "",
-    "io": "",
+    "io": "errors locks files formats",
     "distributed": "",
-    "metrics": "arguments inputs bins miscalibration softmaxes temperature scores ranking resampling summaries sketch streaming paired",
-    "data": "split download.sources download.archives download.transfer download.verified download.getting corruptions.blurs"
-    " corruptions.weather corruptions.corrupt readers.pickles readers.matlab readers.cifar readers.cifar_c readers.svhn"
-    " readers.tiny readers.digits",
+    "metrics": "arguments inputs bins miscalibration softmaxes temperature scores ranking"
+    " resampling summaries sketch streaming paired",
+    "data": "split"
+    " download.sources download.archives download.transfer download.verified download.sets download"
+    " corruptions.blurs corruptions.weather corruptions.digital corruptions.registry corruptions"
+    " readers.pickles readers.matlab readers.cifar readers.cifar_c readers.svhn readers.tiny"
+    " readers.digits readers",
     "models": "net resnet densenet",
     "training": "recipe precision checkpoint objective prediction steps progress loop",
     "methods": "losses.entropy losses.margins losses.focal losses.pairs losses.mixing losses mixing plp balcal registry",

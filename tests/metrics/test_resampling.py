@@ -117,7 +117,7 @@ def values(confidence, correct):
 
 @pytest.mark.parametrize("power", [1.0, 1.5], ids=["calibrated", "overconfident"])
 def test_intervals_cover(power):
-    """A 95 % interval holds the statistic's expected value at this N in about 95 of 100 data sets."""
+    """A 95 % interval holds the expected value at this N in about 95 of 100 data sets."""
     many = [values(*sample(800, 10_000 + seed, power)) for seed in range(400)]
     covered = dict.fromkeys(
         ("ece", "aece", "ks", "smece", "aurc", "e_aurc", "accuracy", "debiased_squared_ce"), 0
