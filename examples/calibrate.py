@@ -37,11 +37,10 @@ def build() -> tuple[nn.Module, DataLoader, DataLoader, DataLoader]:
 if __name__ == "__main__":
     model, train, val, test = build()
     calibrated = mc.calibrate(model, train, val=val)
-    images, labels = test.dataset.tensors
+    batches = list(test)
+    images = torch.cat([x for x, _ in batches])
+    labels = torch.cat([y for _, y in batches])
     for name, network in (("as trained", model), ("calibrated", calibrated)):
         with torch.no_grad():
-            print(
-                name,
-                mc.summary(logits=network(images), labels=labels, interval=True)["verdict"],
-                sep=": ",
-            )
+            numbers = mc.summary(logits=network(images), labels=labels, interval=True)
+        print(f"{name}: {numbers['verdict']}")
