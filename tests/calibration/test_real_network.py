@@ -7,7 +7,7 @@ from maccal.data import load
 from maccal.data.pixels import IMAGENET
 from maccal.metrics import Bins, nll_split, softmax, summary, top_label
 from maccal.models import build, load_public
-from maccal.training.loop import predict
+from maccal.training import predict
 
 
 @pytest.fixture(scope="module")
