@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from maccal.features.table import FeatureTable, check_pair
+from maccal.metrics.arguments import check_share
 from maccal.metrics.inputs import Array
 
 Source = Literal["held-out", "unlabelled", "accuracy", "views", "training"]
@@ -72,6 +73,7 @@ def feedback_of(
 ) -> Feedback:
     """The best feedback that these arguments allow; ValueError where they contradict each other."""
     check_known(val, accuracy, unlabelled)
+    ceiling = check_share(ceiling, "ceiling")
     if val is not None:
         z, y = check_pair(val)
         return Feedback(

@@ -24,8 +24,9 @@ from torch import Tensor, nn
 from maccal.calibration.feedback import GUESS, Feedback, feedback_of
 from maccal.calibration.heads import Heads, history_of, logits, plain, with_history
 from maccal.calibration.stage2 import Stage2
-from maccal.calibration.task import Task, device_of
-from maccal.features.table import FeatureTable, Standard, Standardised
+from maccal.calibration.task import Task, check_seed, device_of
+from maccal.features.table import MOST_CLASSES, FeatureTable, Standard, Standardised
+from maccal.metrics.arguments import check_count
 from maccal.metrics.inputs import Array
 
 DEFAULT = Stage2()
@@ -88,6 +89,7 @@ def calibrate_heads(
     """
     if len(configs) != len(seeds):
         raise ValueError(f"{len(configs)} configs but {len(seeds)} seeds; they are paired")
+    seeds = [check_seed(seed) for seed in seeds]
     train = FeatureTable(z, y, "z")
     feedback = feedback_of(
         train, val=val, accuracy=accuracy, unlabelled=unlabelled, ceiling=ceiling
@@ -169,6 +171,8 @@ def alike(configs: Sequence[Stage2], together: bool) -> list[list[int]]:
 
 def count_classes(train: FeatureTable, judged: FeatureTable | None, classes: int | None) -> int:
     """How many outputs the head has: as many as asked for, else as the labels speak of."""
+    if classes is not None:
+        classes = check_count(classes, "classes", most=MOST_CLASSES)
     shown = max(rows.classes for rows in (train, judged) if rows is not None)
     if classes is not None and shown > classes:
         problem = f"label {shown - 1} is outside 0 .. {classes - 1}: classes is {classes}"

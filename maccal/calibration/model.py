@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from maccal.calibration.feedback import GUESS, check_known, feedback_of
 from maccal.calibration.mac_cal import count_classes
 from maccal.calibration.registry import CALIBRATORS, calibrator_of
-from maccal.calibration.task import Choices, Task
+from maccal.calibration.task import Choices, Task, check_seed
 from maccal.distributed import from_first, my_rank
 from maccal.features.classifiers import named
 from maccal.features.extraction import Features, extract, find_head, replace_head
@@ -61,6 +61,7 @@ def calibrate(
             "train is an iterator, which can be read once; pass a DataLoader or a list"
         )
     choices = calibrator_of(calibrator, config)
+    seed = check_seed(seed)
     name = find_head(model, first_batch(train), head)
 
     def features_of(loader: Iterable[Any]) -> Features:

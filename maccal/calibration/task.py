@@ -11,6 +11,7 @@ from maccal.calibration.feedback import Feedback
 from maccal.data.pixels import Pixels
 from maccal.data.split import Split
 from maccal.features.table import FeatureTable
+from maccal.metrics.arguments import check_count
 
 Choices: TypeAlias = Any  # a frozen dataclass: Stage2, TwoStage, Temperature, or one's own
 
@@ -76,6 +77,11 @@ class Calibrator:
     fit_images: Callable[[Choices, Images], nn.Module] | None = None
     needs_start: bool = False
     plain: bool = True
+
+
+def check_seed(seed: Any) -> int:
+    """A seed that torch's generators take."""
+    return check_count(seed, "seed", least=-(1 << 63), most=(1 << 64) - 1)
 
 
 def device_of(head: nn.Module | None) -> torch.device:

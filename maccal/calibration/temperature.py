@@ -51,7 +51,7 @@ def scaled_classifier(choices: Temperature, task: Task) -> nn.Module:
         temperature = TemperatureScaling().fit(logits_of(task.start, rows), rows.y).temperature_
     else:
         temperature = matching(task, choices.gamma)
-    new = copy.deepcopy(task.start)
+    new = copy.deepcopy(task.start).eval().requires_grad_(False)
     with torch.no_grad():
         for weight in new.parameters():
             weight.div_(temperature)

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from maccal.calibration.feedback import Feedback, feedback_of
 from maccal.calibration.mac_cal import count_classes
-from maccal.calibration.task import Images, Task, device_of
+from maccal.calibration.task import Images, Task, check_seed, device_of
 from maccal.calibration.tst import DEFAULT, Head, TwoStage, build_head
 from maccal.data.augment import crop_and_flip
 from maccal.data.pixels import Pixels
@@ -93,6 +93,7 @@ def two_stage_head(
     memory are read in parts. `.history` has one dict per epoch. Same seed, same bits. ValueError
     says what is wrong with an array; Diverged, one too, that the training left the finite numbers.
     """
+    seed = check_seed(seed)
     train = FeatureTable(z, y, "z")
     feedback = feedback_of(train, val=val)
     outputs = count_classes(train, feedback.rows, classes)
