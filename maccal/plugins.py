@@ -1,6 +1,8 @@
-"""Methods, data sets, models and calibrators of one's own, for the command line.
+"""Methods, data sets, models and calibrators of one's own.
 
-    --plugin mine.py               a file that calls maccal.methods.register and the like
+    maccal.methods.register(name, Method(...))            and likewise models.register,
+    maccal.data.register(name, reader, pixels)            calibration.register
+    --plugin mine.py               a file that calls them, for the command line
     [project.entry-points.maccal]  a module of an installed package that does so when it is imported
 
 The processes that a command starts load the same plugins: their names are in $MACCAL_PLUGINS.
@@ -9,14 +11,30 @@ The processes that a command starts load the same plugins: their names are in $M
 import importlib
 import importlib.util
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
 VARIABLE = "MACCAL_PLUGINS"
+NAME = re.compile("[A-Za-z0-9_]+")
 GROUP = "maccal"
 LOADED: set[Path] = set()  # a file is run once per process
+
+
+def check_name(name: str, taken: Container[str], what: str) -> None:
+    """ValueError where a name is taken, or cannot be a part of the name of a run's folder.
+
+    >>> check_name("mine", {"mine"}, "method")
+    Traceback (most recent call last):
+    ...
+    ValueError: there is a method 'mine' already; choose another name
+    """
+    if name in taken:
+        raise ValueError(f"there is a {what} {name!r} already; choose another name")
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name for a {what}; use letters, digits and _")
 
 
 def without_plugins(words: Sequence[str]) -> tuple[list[str], list[Path]]:

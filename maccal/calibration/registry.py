@@ -7,6 +7,7 @@ register(name, calibrator)      one of your own, which then works wherever ours 
 
 from dataclasses import replace
 
+from maccal import methods
 from maccal.calibration.mac_cal import is_open, masked_classifier, rebuild_plain
 from maccal.calibration.stage2 import Stage2
 from maccal.calibration.task import Calibrator, Choices
@@ -19,6 +20,8 @@ from maccal.calibration.two_stage import (
     rebuild_two_stage,
     two_stage_classifier,
 )
+from maccal.methods import Method
+from maccal.plugins import check_name
 
 TWO_STAGE = Calibrator(
     "TST",
@@ -54,9 +57,7 @@ def calibrator_of(name: str, choices: Choices | None = None) -> Choices:
 
 
 def register(name: str, calibrator: Calibrator) -> None:
-    """Add a calibrator; ValueError where the name is taken or cannot be part of a run's name."""
-    if name in CALIBRATORS:
-        raise ValueError(f"there is a calibrator {name!r} already; choose another name")
-    if not name.isidentifier():
-        raise ValueError(f"{name!r} is no name for a calibrator; use letters, digits and _")
+    """Add a calibrator, and the method of stage II that is called after it."""
+    check_name(name, CALIBRATORS, "calibrator")
+    methods.register(name, Method(calibrator.title, "", second=name))
     CALIBRATORS[name] = calibrator

@@ -14,7 +14,7 @@ cifar100-c          readers.shifts goes through them one by one, and corruptions
 digits              scikit-learn's 8 x 8 digits, embedded: no file needed
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,12 +22,14 @@ from pathlib import Path
 import numpy as np
 
 from maccal.data.download import data_root
+from maccal.data.pixels import PIXELS, Pixels
 from maccal.data.readers import read_cifar, read_cifar_c, read_digits, read_svhn, read_tiny
 from maccal.data.split import DataSet, Split, stratified
+from maccal.plugins import check_name
 
-__all__ = ["DATASETS", "DataSet", "Split", "load"]
+__all__ = ["DATASETS", "DataSet", "Pixels", "Split", "load", "register"]
 
-DATASETS: Mapping[str, Callable[[Path], DataSet]] = {
+DATASETS: dict[str, Callable[[Path], DataSet]] = {
     "cifar10": partial(read_cifar, 10),
     "cifar100": partial(read_cifar, 100),
     "tiny-imagenet": read_tiny,
@@ -36,6 +38,13 @@ DATASETS: Mapping[str, Callable[[Path], DataSet]] = {
     "cifar100-c": partial(read_cifar_c, 100),
     "digits": lambda _: read_digits(),
 }
+
+
+def register(name: str, reader: Callable[[Path], DataSet], pixels: Pixels) -> None:
+    """Add a data set of one's own: how it is read from the root folder, and its normalisation."""
+    check_name(name, DATASETS, "data set")
+    DATASETS[name] = reader
+    PIXELS[name] = pixels
 
 
 def load(

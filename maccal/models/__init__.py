@@ -9,7 +9,7 @@ resnet110_basic and resnet8 to resnet56 are He's networks of 6n + 2 layers for C
 for 20, 32, 44 and 56 load into them (`load_public`). resnet10 is ours, for the benchmark on CPUs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -20,10 +20,11 @@ from maccal.io import FileError, open_regular
 from maccal.models.densenet import densenet
 from maccal.models.net import Net
 from maccal.models.resnet import basic_resnet, bottleneck_resnet, quick_resnet, wide_resnet
+from maccal.plugins import check_name
 
-__all__ = ["MODELS", "Net", "build", "load_public"]
+__all__ = ["MODELS", "Net", "build", "load_public", "register"]
 
-MODELS: Mapping[str, Callable[[int], Net]] = {
+MODELS: dict[str, Callable[[int], Net]] = {
     "resnet50": partial(bottleneck_resnet, (3, 4, 6, 3)),
     "resnet110": partial(bottleneck_resnet, (3, 4, 26, 3)),
     # For 64 x 64 images
@@ -49,6 +50,12 @@ def build(name: str, classes: int) -> Net:
     if classes < 2:
         raise ValueError(f"classes is {classes}; a classifier needs at least two")
     return MODELS[name](classes)
+
+
+def register(name: str, builder: Callable[[int], Net]) -> None:
+    """Add a network of one's own: a function from the number of classes to a Net."""
+    check_name(name, MODELS, "model")
+    MODELS[name] = builder
 
 
 def load_public(network: Net, file: Path | str) -> Net:
