@@ -22,7 +22,6 @@ from maccal.methods import Method
 from maccal.models import Net
 from maccal.training import Objective
 
-
 # A method of stage I: an Objective of the network and the method's settings
 
 

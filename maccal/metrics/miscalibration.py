@@ -21,7 +21,8 @@ from scipy.fft import dct, idct
 from torch import Tensor
 
 from maccal.metrics.arguments import check_bins
-from maccal.metrics.bins import Bins, Convention, equal_mass_edges, mass_edges
+from maccal.metrics.binning import Convention, equal_mass_edges, mass_edges
+from maccal.metrics.bins import Bins
 from maccal.metrics.inputs import Array, check_confidence
 
 GRID = 4096  # cells on which smece smooths; the finest width it resolves is 1 / GRID

@@ -15,7 +15,7 @@ from scipy.stats import norm
 from torch import Tensor
 
 from maccal.metrics.arguments import check_bins, generator
-from maccal.metrics.bins import assign, equal_width_edges
+from maccal.metrics.binning import assign, equal_width_edges
 from maccal.metrics.inputs import Array, check_confidence, top_label
 from maccal.metrics.miscalibration import ece
 from maccal.metrics.resampling import LEVEL, Z, batches, centred

@@ -22,7 +22,8 @@ from scipy.stats import norm
 from torch import Tensor
 
 from maccal.metrics.arguments import check_bins, check_count, check_share, generator
-from maccal.metrics.bins import Bins, assign, equal_width_edges, mass_edges
+from maccal.metrics.binning import assign, equal_width_edges, mass_edges
+from maccal.metrics.bins import Bins
 from maccal.metrics.inputs import Array, as_tensor, check_confidence, like
 from maccal.metrics.miscalibration import by_confidence, smooth_error, to_grid
 from maccal.metrics.ranking import best_aurc, harmonic

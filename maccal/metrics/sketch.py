@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from maccal.metrics.bins import Bins, equal_width_edges
+from maccal.metrics.binning import equal_width_edges
+from maccal.metrics.bins import Bins
 from maccal.metrics.miscalibration import GRID, smooth_error, to_grid
 from maccal.metrics.resampling import Groups, area_under_risk, groups_of, statistics
 

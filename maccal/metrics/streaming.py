@@ -21,7 +21,8 @@ import torch.distributed
 from torch import Tensor
 
 from maccal.metrics.arguments import check_bins, check_given
-from maccal.metrics.bins import TICK, Bins, settled
+from maccal.metrics.binning import TICK, settled
+from maccal.metrics.bins import Bins
 from maccal.metrics.inputs import (
     SUM_TOLERANCE,
     Array,

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from maccal.metrics import miscalibration, ranking
 from maccal.metrics.arguments import check_bins, check_given
-from maccal.metrics.bins import Bins, assign
+from maccal.metrics.binning import assign
+from maccal.metrics.bins import Bins
 from maccal.metrics.inputs import (
     Array,
     blocks,

@@ -84,7 +84,9 @@ def test_no_temperature_reaches_every_target():
     for accuracy in (0.2, 1.0):
         feedback = feedback_of(train, unlabelled=rows(50, 1)[0], accuracy=accuracy)
         with pytest.raises(ValueError, match="no temperature makes the mean confidence"):
-            CALIBRATORS["temperature"].fit(FAST["temperature"], Task(train, feedback, 3, too_sure()))
+            CALIBRATORS["temperature"].fit(
+                FAST["temperature"], Task(train, feedback, 3, too_sure())
+            )
 
 
 def test_unlabelled_rows_choose_the_epoch_whose_confidence_is_nearest():
