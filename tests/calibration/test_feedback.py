@@ -63,7 +63,7 @@ def test_any_feedback_for_any_calibrator(name, kind):
     assert logits.shape == (50, 3)
     assert bool(logits.isfinite().all())
     assert not head.training
-    assert [epoch["epoch"] for epoch in history_of(head)][0] == 1
+    assert history_of(head)[0]["epoch"] == 1
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "held-out"])
