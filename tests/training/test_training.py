@@ -356,7 +356,8 @@ from maccal.runs.folder import Config
 from maccal.training.checkpoint import read_checkpoint
 torch.set_num_threads(1)
 load("digits")
-config = Config("digits", "resnet8", "vanilla", 1, 320, Recipe(epochs=6, batch_size=16, padding=1, flip=False))
+recipe = Recipe(epochs=6, batch_size=16, padding=1, flip=False)
+config = Config("digits", "resnet8", "vanilla", 1, 320, recipe)
 folder, rng, places = Path(sys.argv[1]), random.Random(int(sys.argv[2])), []
 file = folder / "killed" / config.name / "checkpoint.pt"
 
