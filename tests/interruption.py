@@ -8,7 +8,7 @@ class Stop(Exception):
 
 
 def stopping(after):
-    """An objective whose inputs fail after so many steps."""
+    """An objective whose inputs raise Stop after so many steps."""
     count = 0
 
     def inputs(x, y, generator):

@@ -33,7 +33,7 @@ def loader(seed):
 
 
 def matched(made):
-    """Whether features and labels belong together, as the tensors are and as a training reads them."""
+    """Whether features and labels belong together, as they are and as a training reads them."""
     rows = FeatureTable(*made, "z").standardised(Standard(torch.zeros(8), 1.0))
     read = torch.cat([x for x, _ in rows.chunks()])
     return torch.equal(made.z[:, 0], made.y.float()) and torch.equal(read[:, 0], made.y.float())

@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 import torch.nn.functional as F
 from interruption import Stop, stopping
-from test_training import PLAIN, SEEN, weights
+from short_training import PLAIN, SEEN, weights
 
 from maccal.data import load
 from maccal.methods.balcal import (

@@ -66,7 +66,6 @@ def network(name="resnet8", device="cpu"):
 
 
 # What is drawn
-# -------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("alpha", [0.01, 0.2, 1.0, 5.0])
@@ -158,7 +157,6 @@ def test_what_cannot_be_drawn():
 
 
 # What is minimised
-# ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("where", PAIRS)
@@ -270,7 +268,6 @@ def test_the_shares_of_processes_make_up_the_batch(name):
 
 
 # Where networks are cut
-# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -347,7 +344,6 @@ def test_what_cannot_be_cut():
 
 
 # In training
-# ---------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)

@@ -12,41 +12,19 @@ import safetensors.torch
 import torch
 import torch.nn.functional as F
 from interruption import Stop, stopping
+from short_training import PLAIN, SEEN, network, weights
 
 from maccal.data import load
-from maccal.data.pixels import PIXELS
 from maccal.io import FileError, write_sealed
-from maccal.models import build
 from maccal.training import Diverged, Objective, Training, fit, predict
 from maccal.training.checkpoint import read_checkpoint
 from maccal.training.recipe import Recipe
 from maccal.training.steps import batch_ranges
 
-PLAIN = Recipe(
-    epochs=2,
-    batch_size=32,
-    lr=0.05,
-    reduction="mean",
-    clip=0,
-    padding=0,
-    flip=False,
-    precision="fp32",
-)
-SEEN = PIXELS["digits"]
-
 
 @pytest.fixture(scope="module")
 def digits():
     return load("digits", limit=200)
-
-
-def network(seed=0, model="resnet8"):
-    torch.manual_seed(seed)
-    return build(model, 10)
-
-
-def weights(net):
-    return torch.cat([value.flatten().float() for value in net.state_dict().values()])
 
 
 def trained(data, recipe=PLAIN, seed=1, **settings):
@@ -378,7 +356,8 @@ from maccal.runs import Config
 from maccal.training.checkpoint import read_checkpoint
 torch.set_num_threads(1)
 load("digits")
-config = Config("digits", "resnet8", "vanilla", 1, 320, Recipe(epochs=6, batch_size=16, padding=1, flip=False))
+recipe = Recipe(epochs=6, batch_size=16, padding=1, flip=False)
+config = Config("digits", "resnet8", "vanilla", 1, 320, recipe)
 folder, rng, places = Path(sys.argv[1]), random.Random(int(sys.argv[2])), []
 file = folder / "killed" / config.name / "checkpoint.pt"
 
