@@ -36,7 +36,7 @@ from maccal.features.extraction import extract
 from maccal.io import write
 from maccal.methods.registry import METHODS, settings_of
 from maccal.models import build
-from maccal.runs.making import Batches
+from maccal.runs import Batches
 from maccal.training import Objective, Training
 from maccal.training.memory import keep_memory
 from maccal.training.recipe import RECIPES, Recipe

@@ -23,7 +23,7 @@ from faults.events import Events
 from faults.sandbox import die_with_parent, forked, trials, waited, workspace
 from faults.tally import Outcome, Tally
 
-RUN = "runs/digits.100-resnet8-vanilla-s1"
+RUN = "runs/digits.100-resnet8,epochs=2-vanilla-s1"
 TRAIN = [
     "train",
     "--data",

@@ -29,7 +29,7 @@ from maccal.evaluation.row import read_rows, write_rows
 from maccal.io import read_json, write_json
 
 ROOT = Path(__file__).parents[1]
-RUN = "digits.100-resnet8-vanilla-s1"
+RUN = "digits.100-resnet8,epochs=1-vanilla-s1"
 TRAIN = [
     "train",
     "--data",

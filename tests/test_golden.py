@@ -83,8 +83,7 @@ def stage2(name):
 
 def row(folder):
     """A calibrated network on 320 digits: the numbers of its row."""
-    from maccal.runs import Config
-    from maccal.runs.making import make_run
+    from maccal.runs import Config, make_run
 
     config = Config("digits", "resnet8", "maccal", 1, 320, RECIPE, stage2=mc.Stage2(epochs=4))
     return steady(json.loads((make_run(config, runs=folder) / "row.json").read_text()))

@@ -31,7 +31,7 @@ ROOMS = {
     "features": "batches fingerprints mapped cache lookup table classifiers extraction views",
     "calibration": "stage2 feedback heads task mac_cal temperature tst two_stage registry model estimator",
     "evaluation": "typed row checks arrays tables parquet predictions evaluated ood shift masks",
-    "runs": "config folder state beyond making",
+    "runs": "config folder state history ending second making beyond motivation",
     "bench": "paper grids executors lines claims",
     "report": "diagrams page figures.selection figures.drawing figures.motivation figures.methods figures.sensitivity figures"
     " evaluation tables leaderboard",

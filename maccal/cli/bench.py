@@ -19,8 +19,7 @@ from maccal.cli.flags import refuse
 from maccal.distributed import held, joined
 from maccal.evaluation.row import read_row, read_rows, write_rows
 from maccal.io import FileError
-from maccal.runs.beyond import extend_row, ood_run, shift_run
-from maccal.runs.making import make_run, motivation_run
+from maccal.runs import extend_row, make_run, motivation_run, ood_run, shift_run
 
 OUTSIDE = {"cifar10": ("svhn", "cifar100"), "cifar100": ("svhn", "cifar10")}
 

@@ -8,7 +8,9 @@ if TYPE_CHECKING:
     from maccal.runs.beyond import extend_row, ood_run, shift_run
     from maccal.runs.config import Config
     from maccal.runs.folder import load_run, predictions_of, read_config, read_history, run_of
-    from maccal.runs.making import calibrate_run, make_run
+    from maccal.runs.making import make_run
+    from maccal.runs.motivation import motivation_run
+    from maccal.runs.second import calibrate_run
 
 __all__ = [
     "Config",
@@ -16,6 +18,7 @@ __all__ = [
     "extend_row",
     "load_run",
     "make_run",
+    "motivation_run",
     "ood_run",
     "predictions_of",
     "read_config",
@@ -28,6 +31,8 @@ HOMES = {
     "beyond": ("extend_row", "ood_run", "shift_run"),
     "config": ("Config",),
     "folder": ("load_run", "predictions_of", "read_config", "read_history", "run_of"),
-    "making": ("calibrate_run", "make_run"),
+    "making": ("make_run",),
+    "motivation": ("motivation_run",),
+    "second": ("calibrate_run",),
 }
 __getattr__ = on_demand(__name__, HOMES)

@@ -1,7 +1,7 @@
-"""Config: every choice of a run, checked and settled, and the name that it gives the run's folder."""
+"""Config: every choice of a run, checked and settled, and the name of the run's folder."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -16,9 +16,11 @@ from maccal.evaluation.typed import fits, tupled, typed
 from maccal.methods.registry import METHODS, Plan, method, settings_of
 from maccal.models import MODELS
 from maccal.training import precise
-from maccal.training.recipe import Recipe
+from maccal.training.recipe import RECIPES, Recipe
 
 RunFeedback = Literal["held-out", "mixed", "training"]
+# choices of the recipe that are not in a run's name: they do not change what is trained
+UNNAMED = ("precision", "compile", "watch")
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class Config:
     """Every choice of a run: of stage I and, where the method has one, of stage II.
 
     An empty `settings` stands for the method's own on that data set and network; so does a `stage2`
-    of None."""
+    of None.
+    """
 
     data: str
     model: str
@@ -44,74 +47,70 @@ class Config:
 
     @property
     def name(self) -> str:
-        """Of the folder: what is not as the method has it by itself stands behind its name.
+        """The name of the folder: what is not as usual stands behind what it changes.
 
         >>> Config("cifar10", "resnet8", "vanilla", 1, 10_000, Recipe()).name
         'cifar10.10000-resnet8-vanilla-s1'
         >>> from maccal.calibration import Stage2
         >>> changed = {"settings": {"alpha": 0.5}, "stage2": Stage2(gamma=0.9)}
-        >>> Config("cifar10", "resnet8", "mixup+maccal", 2, None, Recipe(), **changed).name
-        'cifar10-resnet8-mixup,alpha=0.5+maccal,gamma=0.9-s2'
+        >>> Config("cifar10", "resnet8", "mixup+maccal", 2, None, Recipe(epochs=45), **changed).name
+        'cifar10-resnet8,epochs=45-mixup,alpha=0.5+maccal,gamma=0.9-s2'
         """
         data = f"{self.data}.{self.limit}" if self.limit else self.data
-        return f"{data}-{self.model}-{self.described_method}-s{self.seed}"
+        model = ",".join([self.model, *self.recipe_changes])
+        return f"{data}-{model}-{self.described_method}-s{self.seed}"
+
+    @property
+    def recipe_changes(self) -> list[str]:
+        """What is not as the recipe of the data set has it."""
+        usual = asdict(RECIPES.get(self.data, Recipe()))
+        return changes(asdict(self.recipe), usual, leave_out=UNNAMED)
 
     @property
     def described_method(self) -> str:
-        plan, own = self.plan, settings_of(self.plan.first, self.data, self.model)
-        first = ",".join(
-            [
-                plan.first,
-                *(worded(key, value) for key, value in self.settings.items() if value != own[key]),
-            ]
-        )
+        """The method, or both, each with what is not its own."""
+        plan = self.plan
+        own = settings_of(plan.first, self.data, self.model)
+        first = ",".join([plan.first, *changes(self.settings, own)])
         if plan.second is None:
             return first
-        usual = asdict(CALIBRATORS[plan.second].choices) if self.stage2 else {}
-        changes = asdict(self.stage2) if self.stage2 else {}
-        second = [
-            plan.second,
-            *(worded(key, value) for key, value in changes.items() if value != usual[key]),
-        ]
-        parts = ",".join(
-            second + ([self.feedback] if self.feedback not in (None, "held-out") else [])
-        )
-        return parts if first == "vanilla" else f"{first}+{parts}"
+        parts = [plan.second]
+        if self.stage2 is not None:
+            parts += changes(asdict(self.stage2), asdict(CALIBRATORS[plan.second].choices))
+        if self.feedback not in (None, "held-out"):
+            parts.append(self.feedback)
+        second = ",".join(parts)
+        return second if first == "vanilla" else f"{first}+{second}"
 
     def settled(self, device: torch.device) -> "Config":
         """With nothing left open; ValueError for what is not known.
 
-        Settings that only stage II has are its own.
+        Settings that only stage II has are its own. The precision is settled for this device: call
+        this where the run is made.
         """
-        plan, own = self.plan, METHODS[self.plan.first].settings
-        stage2 = self.stage2 or (CALIBRATORS[plan.second].choices if plan.second else None)
-        second = (
-            {}
-            if stage2 is None
-            else {
-                key: v
-                for key, v in self.settings.items()
-                if key not in own and hasattr(stage2, key)
-            }
-        )
-        first = {key: value for key, value in self.settings.items() if key not in second}
-        settings, recipe = (
-            settings_of(plan.first, self.data, self.model, first),
-            precise(self.recipe, device),
-        )
-        if stage2 is None:
-            return replace(self, settings=settings, recipe=recipe)
-        stage2 = replace(
-            stage2, **{key: like(getattr(stage2, key), value) for key, value in second.items()}
-        )
-        feedback = self.feedback or "held-out"
+        planned = self.planned()
+        return replace(planned, recipe=precise(planned.recipe, device))
+
+    def planned(self) -> "Config":
+        """With nothing left open but the precision, which depends on the machine of the run."""
+        plan = self.plan
+        if plan.second is None:
+            own = settings_of(plan.first, self.data, self.model, self.settings)
+            return replace(self, settings=own)
+        choices = self.stage2 or CALIBRATORS[plan.second].choices
+        first: dict[str, Any] = {}
+        second: dict[str, Any] = {}
+        for key, value in self.settings.items():
+            if key not in METHODS[plan.first].settings and hasattr(choices, key):
+                second[key] = like(getattr(choices, key), value)
+            else:
+                first[key] = value
         return replace(
             self,
             method=plan.name,
-            settings=settings,
-            recipe=recipe,
-            stage2=stage2,
-            feedback=feedback,
+            settings=settings_of(plan.first, self.data, self.model, first),
+            stage2=replace(choices, **second),
+            feedback=self.feedback or "held-out",
         )
 
     @property
@@ -128,6 +127,17 @@ class Config:
         return chosen | {"versions": versions}
 
 
+def changes(
+    values: Mapping[str, Any], usual: Mapping[str, Any], leave_out: Sequence[str] = ()
+) -> list[str]:
+    """Words for the values that are not as usual."""
+    found = []
+    for key, value in values.items():
+        if key not in leave_out and value != usual[key]:
+            found.append(worded(key, value))
+    return found
+
+
 def like(old: Any, new: Any) -> Any:
     """A whole number where one is expected; the command line gives all numbers as floats."""
     return int(new) if isinstance(old, int) and isinstance(new, float) and new.is_integer() else new
@@ -138,8 +148,9 @@ def worded(key: str, value: Any) -> str:
     >>> worded("gamma", 2.0), worded("gammas", (5.0, 3.0)), worded("form", "as coded")
     ('gamma=2', 'gammas=5;3', 'form=as_coded')
     """
-    values = value if isinstance(value, tuple) else (value,)
-    return f"{key}={';'.join(f'{v:g}' if isinstance(v, float) else str(v).replace(' ', '_') for v in values)}"
+    parts = value if isinstance(value, tuple) else (value,)
+    words = [f"{part:g}" if isinstance(part, float) else str(part) for part in parts]
+    return f"{key}={';'.join(words)}".replace(" ", "_")
 
 
 def config_of(values: Mapping[str, Any]) -> Config:

@@ -36,9 +36,7 @@ from maccal.metrics import (
     softmax,
     top_label,
 )
-from maccal.runs import Config, load_run, predictions_of
-from maccal.runs.beyond import extend_row, ood_run, shift_run
-from maccal.runs.making import make_run
+from maccal.runs import Config, extend_row, load_run, make_run, ood_run, predictions_of, shift_run
 from maccal.training import predict
 from maccal.training.recipe import RECIPES
 

@@ -17,8 +17,7 @@ from maccal.data import load
 from maccal.data.pixels import PIXELS
 from maccal.methods.registry import COMBINATIONS, METHODS, method, settings_of
 from maccal.models import build
-from maccal.runs import Config, load_run, predictions_of, read_config
-from maccal.runs.making import calibrate_run, make_run
+from maccal.runs import Config, calibrate_run, load_run, make_run, predictions_of, read_config
 from maccal.training import fit, predict
 from maccal.training.recipe import RECIPES
 
@@ -142,7 +141,7 @@ def test_trained_killed_resumed_evaluated_calibrated(name, tmp_path, monkeypatch
     new = calibrate_run(resumed, stage2=SHORT["maccal"])
     assert (
         new.name
-        == f"digits.320-resnet8-{'' if name == 'vanilla' else f'{name}+'}maccal,epochs=3-s1"
+        == f"digits.320-resnet8,epochs=2,batch_size=64-{'' if name == 'vanilla' else f'{name}+'}maccal,epochs=3-s1"
     )
     again = predict(load_run(new, 10), load("digits").test.images, PIXELS["digits"])
     np.testing.assert_allclose(again.numpy(), predictions_of(new).scores, rtol=1e-3, atol=1e-3)
@@ -152,7 +151,7 @@ def test_trained_killed_resumed_evaluated_calibrated(name, tmp_path, monkeypatch
 def test_stage_two_alone(name, tmp_path):
     """The vanilla network is trained first, once for all of them, and its features are run once."""
     run = make_run(config(name), runs=tmp_path)
-    first = tmp_path / "digits.320-resnet8-vanilla-s1"
+    first = tmp_path / "digits.320-resnet8,epochs=2,batch_size=64-vanilla-s1"
     assert read_config(run).stage2 == SHORT[name]
     assert (first / "row.json").is_file()
     before = (first / "model.safetensors").stat().st_mtime_ns
@@ -178,8 +177,8 @@ def test_the_ten_combinations_of_table_3():
 
 def test_a_combination_is_a_run(tmp_path):
     run = make_run(config("mixup+vtst"), runs=tmp_path)
-    assert run.name == "digits.320-resnet8-mixup+vtst,epochs=2-s1"
-    assert (tmp_path / "digits.320-resnet8-mixup-s1" / "row.json").is_file()
+    assert run.name == "digits.320-resnet8,epochs=2,batch_size=64-mixup+vtst,epochs=2-s1"
+    assert (tmp_path / "digits.320-resnet8,epochs=2,batch_size=64-mixup-s1" / "row.json").is_file()
     assert make_run(config("mixup+vtst"), runs=tmp_path) == run
 
 
@@ -189,8 +188,11 @@ def test_settings_of_the_second_stage(tmp_path):
         replace(config("ls+tst"), settings={"alpha": 0.1, "width": 8.0, "batchnorm": "train"}),
         runs=tmp_path,
     )
-    assert run.name == "digits.320-resnet8-ls,alpha=0.1+tst,width=8,epochs=2,batchnorm=train-s1"
-    first = tmp_path / "digits.320-resnet8-ls,alpha=0.1-s1"
+    assert (
+        run.name
+        == "digits.320-resnet8,epochs=2,batch_size=64-ls,alpha=0.1+tst,width=8,epochs=2,batchnorm=train-s1"
+    )
+    first = tmp_path / "digits.320-resnet8,epochs=2,batch_size=64-ls,alpha=0.1-s1"
     assert (first / "row.json").is_file()
     before, after = load_run(first, 10), load_run(run, 10)
     assert all(
@@ -244,7 +246,7 @@ def test_the_authors_settings(name, data, model, expected):
 
 def test_settings_are_part_of_the_run(tmp_path):
     run = make_run(config("fl", settings={"gamma": 2.0}), runs=tmp_path)
-    assert run.name == "digits.320-resnet8-fl,gamma=2-s1"
+    assert run.name == "digits.320-resnet8,epochs=2,batch_size=64-fl,gamma=2-s1"
     assert read_config(run).settings == {"gamma": 2.0}
     assert make_run(config("fl", settings={"gamma": 3.0}), runs=tmp_path) == make_run(
         config("fl"), runs=tmp_path

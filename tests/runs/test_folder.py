@@ -22,9 +22,18 @@ from maccal.data import load
 from maccal.data.pixels import PIXELS
 from maccal.io import FileError, write_json
 from maccal.metrics import summary
-from maccal.runs import Config, load_run, predictions_of, read_config, read_history
+from maccal.runs import (
+    Config,
+    calibrate_run,
+    load_run,
+    make_run,
+    motivation_run,
+    predictions_of,
+    read_config,
+    read_history,
+)
 from maccal.runs.beyond import extend_row
-from maccal.runs.making import Batches, calibrate_run, make_run, motivation_run
+from maccal.runs.second import Batches
 from maccal.training import predict
 from maccal.training.recipe import RECIPES, Recipe
 
@@ -44,7 +53,7 @@ def run(trained, tmp_path):
 
 
 def test_what_a_run_holds(trained):
-    assert trained.name == "digits-resnet8-vanilla-s1"
+    assert trained.name == "digits-resnet8,epochs=2-vanilla-s1"
     assert sorted(p.name for p in trained.iterdir()) == FILES
     assert read_config(trained) == replace(
         QUICK, recipe=replace(QUICK.recipe, precision=read_config(trained).recipe.precision)
@@ -99,13 +108,13 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
         "--seed",
         "2",
     )
-    run = tmp_path / "runs" / "digits.400-resnet8-vanilla-s2"
+    run = tmp_path / "runs" / "digits.400-resnet8,epochs=3-vanilla-s2"
     assert f"wrote runs/{run.name}" in capsys.readouterr().out
     assert read_config(run).limit == 400
     assert read_config(run).recipe.epochs == 3
     assert not read_config(run).recipe.flip  # the data set's own recipe
     cli(monkeypatch, "calibrate", f"runs/{run.name}", "--epochs", "5")
-    new = run.with_name("digits.400-resnet8-maccal,epochs=5-s2")
+    new = run.with_name("digits.400-resnet8,epochs=3-maccal,epochs=5-s2")
     assert sorted(p.name for p in new.iterdir()) == FILES
     assert read_config(new).stage2 == Stage2(epochs=5)
     assert json.loads((new / "row.json").read_text())["trained"]["seconds"] > 0
@@ -168,9 +177,9 @@ def test_a_temperature_as_a_run(run):
     assert history["temperature"] == pytest.approx(expected, rel=1e-4)
     before, after = predictions_of(run), predictions_of(new)
     np.testing.assert_allclose(after.scores * expected, before.scores, rtol=1e-3, atol=1e-3)
-    assert new.name == "digits-resnet8-temperature-s1"
+    assert new.name == "digits-resnet8,epochs=2-temperature-s1"
     mixed = calibrate_run(run, method="temperature", feedback="mixed")
-    assert mixed.name == "digits-resnet8-temperature,mixed-s1"
+    assert mixed.name == "digits-resnet8,epochs=2-temperature,mixed-s1"
     np.testing.assert_array_equal(predictions_of(mixed).scores.argmax(1), before.scores.argmax(1))
 
 

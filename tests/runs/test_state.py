@@ -25,10 +25,19 @@ from maccal.calibration.stage2 import Stage2
 from maccal.cli.bench import save
 from maccal.evaluation.row import read_row, read_rows, write_row
 from maccal.io import FileError, locked, read_json, read_tensors, write_json, write_tensors
-from maccal.runs import Config, load_run, predictions_of, read_config, read_history, run_of
+from maccal.runs import (
+    Config,
+    calibrate_run,
+    load_run,
+    make_run,
+    predictions_of,
+    read_config,
+    read_history,
+    run_of,
+)
 from maccal.runs import folder as runs
 from maccal.runs.beyond import extend_row
-from maccal.runs.making import calibrate_run, make_run, write_history
+from maccal.runs.history import write_history
 from maccal.training.recipe import Recipe
 
 TINY = Recipe(epochs=2, batch_size=32, padding=1, flip=False, precision="fp32")
@@ -89,6 +98,7 @@ import numpy as np
 import torch
 import torch._dynamo  # an optimiser's first step imports it
 from maccal.runs import making as pipeline
+from maccal.runs import second as second_stage
 from maccal.runs import folder as runs
 from maccal.data import DataSet, load
 from maccal.models import MODELS, Net
@@ -100,7 +110,7 @@ torch.set_num_threads(1)
 home, stage, step = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 whole = load("digits", limit=64)
 parts = [part.rows(np.arange(64)) for part in (whole.train, whole.val, whole.test)]
-pipeline.load = lambda *words, **choices: DataSet(*parts, whole.classes)
+pipeline.load = second_stage.load = lambda *words, **choices: DataSet(*parts, whole.classes)
 runs.MEASURED["resamples"] = 5
 body = torch.nn.Sequential(torch.nn.AvgPool2d(2), torch.nn.BatchNorm2d(3), torch.nn.Flatten())
 MODELS["resnet8"] = lambda classes: Net(body, 48, classes)  # the smallest network, for there are hundreds of trainings
@@ -298,7 +308,7 @@ def test_one_epoch_killed_between_checkpoint_and_history(tmp_path, monkeypatch):
     config = replace(CONFIG, recipe=replace(TINY, epochs=1))
     whole = make_run(config, runs=tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr("maccal.runs.making.write_lines", lambda *words: 1 / 0)
+        patch.setattr("maccal.runs.history.write_lines", lambda *words: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             make_run(config, runs=tmp_path / "killed")
     killed = tmp_path / "killed" / whole.name
@@ -331,7 +341,7 @@ def test_a_second_command_waits_and_finds_the_run_finished(run, monkeypatch, sta
         "train": lambda: make_run(CONFIG, runs=run.parent),
         "calibrate": lambda: calibrate_run(run, stage2=Stage2(epochs=1)),
     }[stage]
-    for part in ("maccal.runs.making.fit", "maccal.runs.making.new_head"):
+    for part in ("maccal.runs.making.fit", "maccal.runs.second.head_on_features"):
         monkeypatch.setattr(part, None)
     with locked(target):
         second = threading.Thread(target=lambda: result.append(make()))
@@ -389,7 +399,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint(tmp_path, monkeypatch, 
         full(30_000)
 
     with monkeypatch.context() as patch:
-        patch.setattr("maccal.runs.making.write_history", fill_up)
+        patch.setattr("maccal.runs.history.write_history", fill_up)
         with pytest.raises(OSError, match=r"too large: .*checkpoint\.pt"):
             make_run(CONFIG, runs=tmp_path)
     full(resource.RLIM_INFINITY)
@@ -495,7 +505,7 @@ def test_damage_of_stage_two(run, monkeypatch):
     """The row is measured and the images are predicted again; no head is trained."""
     new = calibrate_run(run, stage2=Stage2(epochs=1, hidden=8))
     before = contents(new)
-    monkeypatch.setattr("maccal.runs.making.new_head", None)
+    monkeypatch.setattr("maccal.runs.second.head_on_features", None)
     for name in ("row.json", "test.npz", "config.json"):
         flip(new / name)
         calibrate_run(run, stage2=Stage2(epochs=1, hidden=8))

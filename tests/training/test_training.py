@@ -351,7 +351,7 @@ import torch._dynamo  # an optimiser's first step imports it, which takes longer
 from pathlib import Path
 from maccal.data import load
 from maccal.training.recipe import Recipe
-from maccal.runs.making import make_run
+from maccal.runs import make_run
 from maccal.runs import Config
 from maccal.training.checkpoint import read_checkpoint
 torch.set_num_threads(1)
@@ -399,7 +399,8 @@ def test_killed_ten_times_it_ends_with_the_same_bits(tmp_path):
     assert places == 10
     assert inside >= 7  # of them within an epoch
     whole, killed = (
-        tmp_path / name / "digits.320-resnet8-vanilla-s1" for name in ("whole", "killed")
+        tmp_path / name / "digits.320-resnet8,epochs=6,batch_size=16-vanilla-s1"
+        for name in ("whole", "killed")
     )
     assert (whole / "model.safetensors").read_bytes() == (killed / "model.safetensors").read_bytes()
     assert (whole / "test.npz").read_bytes() == (killed / "test.npz").read_bytes()
@@ -430,8 +431,7 @@ def test_two_processes_train_as_one(tmp_path, monkeypatch):
 
     The last batch of 9 rows is dealt out unevenly.
     """
-    from maccal.runs import Config, read_history
-    from maccal.runs.making import make_run
+    from maccal.runs import Config, make_run, read_history
 
     settings = {"epochs": 3, "batch_size": 64, "padding": 1, "precision": "fp32", "lr": 0.02}
     flags = [
