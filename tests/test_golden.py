@@ -121,6 +121,7 @@ def same_weights(found, golden, machine):
     assert found["size"] == pytest.approx(golden["size"], rel=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIRST)
 def test_stage1(name):
     golden = stored("stage1")
@@ -133,6 +134,7 @@ def test_stage2(name):
     same_weights(stage2(name), golden["readings"][name], golden["machine"])
 
 
+@pytest.mark.slow
 def test_row(tmp_path):
     golden, found = stored("row"), row(tmp_path)
     if golden["machine"] == MACHINE:

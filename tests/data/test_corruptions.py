@@ -124,6 +124,7 @@ def deviations(kind, severity, clean, theirs):
     return (statistics(theirs, clean) - ours.mean(0)) / np.maximum(ours.std(0), 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", RANDOM)
 def test_the_published_images_could_be_ours(clean, published, kind):
     """Fifty statistics a kind, within 4.5 of our standard deviations, the mean square about 1.
@@ -141,6 +142,7 @@ def test_the_published_images_could_be_ours(clean, published, kind):
     assert (deviations(kind, 2, clean, published[kind][4]) ** 2).mean() > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("severity", [1, 3, 5])
 def test_motion_blur_is_a_streak_at_some_angle(clean, example, severity):
     """Each image is, within a grey level, the clean one along an angle within 45 degrees."""

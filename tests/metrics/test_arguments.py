@@ -139,6 +139,7 @@ ODD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", ODD.values(), ids=ODD)
 @pytest.mark.parametrize(("function", "first", "second"), DOORS)
 def test_odd_arrays_are_refused(function, first, second, make, request):
@@ -224,6 +225,7 @@ TAKES_BINS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", TAKES_BINS.values(), ids=TAKES_BINS)
 def test_the_number_of_bins(function):
     expected = function(15)

@@ -43,6 +43,7 @@ def run(trained, tmp_path):
     return shutil.copytree(trained, tmp_path / "runs" / trained.name)
 
 
+@pytest.mark.slow
 def test_what_a_run_holds(trained):
     assert trained.name == "digits-resnet8-vanilla-s1"
     assert sorted(p.name for p in trained.iterdir()) == FILES
@@ -81,6 +82,7 @@ def test_the_network_comes_back(trained):
     )
 
 
+@pytest.mark.slow
 def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     """The path a new user takes."""
     monkeypatch.chdir(tmp_path)
@@ -123,6 +125,7 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", [None, 16])
 @pytest.mark.parametrize("feedback", ["held-out", "mixed"])
 def test_calibrated_runs_come_back(run, hidden, feedback):
@@ -173,6 +176,7 @@ def test_a_temperature_as_a_run(run):
         calibrate_run(run, method="temperature", feedback="mixed")
 
 
+@pytest.mark.slow
 def test_every_stage_two_says_what_the_extraction_took(run):
     """Features are extracted for the first head and found by the others, which would not be
     possible without it.
@@ -184,6 +188,7 @@ def test_every_stage_two_says_what_the_extraction_took(run):
     assert 0 < spent < 1000 <= json.loads((other / "row.json").read_text())["trained"]["seconds"]
 
 
+@pytest.mark.slow
 def test_what_the_motivation_shows(run):
     """Of the linear head what masks do to it; of every run its logits.
 
