@@ -25,7 +25,6 @@ from maccal.metrics import ece, top_label
 FAST = {"hidden": 32, "epochs": 15, "batch_size": 32}
 
 
-@pytest.mark.slow
 @parametrize_with_checks(
     [MaCCalClassifier(**FAST), MaCCalClassifier(hidden=None, epochs=15, validation_fraction=None)]
 )

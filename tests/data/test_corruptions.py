@@ -142,7 +142,6 @@ def test_the_published_images_could_be_ours(clean, published, kind):
     assert (deviations(kind, 2, clean, published[kind][4]) ** 2).mean() > 5
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("severity", [1, 3, 5])
 def test_motion_blur_is_a_streak_at_some_angle(clean, example, severity):
     """Each image is, within a grey level, the clean one along an angle within 45 degrees."""

@@ -148,7 +148,6 @@ class Hostile:
         return os.system, ("touch hacked",)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "message"),
     [

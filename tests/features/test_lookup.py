@@ -83,7 +83,6 @@ CHANGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_another_forward_pass_is_a_miss(change, tmp_path, monkeypatch):
     """Of all that is listed here the old key saw nothing.

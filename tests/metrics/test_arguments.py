@@ -139,7 +139,6 @@ ODD = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("make", ODD.values(), ids=ODD)
 @pytest.mark.parametrize(("function", "first", "second"), DOORS)
 def test_odd_arrays_are_refused(function, first, second, make, request):
