@@ -92,8 +92,9 @@ def main() -> int:
         results = save(options.out, name, part)
         found = sum(page.counted(part, word) for word in DEFECTS)
         bad += found
+        minutes = part["seconds"] / 60
         print(
-            f"{name}: {part['count']:,} trials, {found} defects, {part['seconds'] / 60:.1f} minutes",
+            f"{name}: {part['count']:,} trials, {found} defects, {minutes:.1f} minutes",
             flush=True,
         )
         for defect in part["defects"][:10]:

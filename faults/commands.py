@@ -98,7 +98,7 @@ def ordered(data: bytes) -> bytes:
 
 
 def timeless(data: bytes) -> bytes:
-    """JSON, or lines of it, without what depends on the clock; bytes that are no JSON as they are."""
+    """JSON, or lines of it, without what depends on the clock; other bytes as they are."""
     try:
         try:
             values = [json.loads(data)]

@@ -51,7 +51,7 @@ def together(starts: list[int]) -> list[int | None]:
 
 
 def on_a_cache(number: int, seed: int, place: Path) -> Iterator[Outcome]:
-    """Each process calibrates the same model, with rows in an order of its own, through one cache."""
+    """Each process calibrates the same model through one cache, its rows in an order of its own."""
     (place / "mine.py").write_text(SHUFFLED)
     if waited(calibrated(place, "alone", "own", 0), PATIENCE) != 0:
         raise RuntimeError("the model could not be calibrated alone")

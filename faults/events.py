@@ -3,7 +3,7 @@ power fails.
 
     Events(folder).watch()                       count them
     Events(folder, at=7).watch()                 SIGKILL just before the eighth
-    Events(folder, at=7, power=True).watch()     the same; what was written and not yet flushed is half lost
+    Events(folder, at=7, power=True).watch()     the same; what was not yet flushed is half lost
 
 An event is opening a file to write, renaming, removing, making a folder, linking, truncating, or
 fsync. Between two events nothing on the disk changes but the contents of open files, so all of them

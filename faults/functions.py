@@ -1,6 +1,6 @@
 """Every public function with the cases for it and the range of its answers.
 
-    CALLS    name -> a strategy of arguments, how to call it, and the range of every number in the answer
+    CALLS    name -> a strategy of arguments, how to call it, the range of every number it answers
     QUIET    public names that are not called with odd input, and why
 
 A test asserts that each public name of maccal and maccal.metrics stands in one of the two.
@@ -296,9 +296,19 @@ CALLS: dict[str, Call] = {
 
 # Public names that are called elsewhere or hold no logic
 QUIET = {
-    "DATASETS": "a table", "METHODS": "a table", "MODELS": "a table", "METRICS": "a table",
-    "Difference": "a record", "Features": "a record", "Interval": "a record", "Metric": "a record", "Split": "a record",
-    "Summary": "a record", "Worst": "a record",
+    "DATASETS": "a table",
+    "METHODS": "a table",
+    "MODELS": "a table",
+    "METRICS": "a table",
+    "Difference": "a record",
+    "Features": "a record",
+    "Interval": "a record",
+    "Metric": "a record",
+    "Split": "a record",
+    "Summary": "a record",
+    "Worst": "a record",
     "fit": "kills.py and damage.py train with it",
-    "load_head": "a reader: damage.py", "read": "a reader: damage.py and files.py", "save_head": "a writer: damage.py",
-}  # fmt: skip
+    "load_head": "a reader: damage.py",
+    "read": "a reader: damage.py and files.py",
+    "save_head": "a writer: damage.py",
+}

@@ -1,7 +1,7 @@
 """Files that are written by the rules of their format and hold what nobody expects: types, shapes,
 sizes, text, kinds.
 
-WRITERS    format -> a function of a random generator and the specimen's bytes that gives the bytes of a new file
+WRITERS    format -> a function of a random generator and the specimen's bytes: a new file's bytes
 SPECIAL    things that are no regular file, in the place of one
 """
 
@@ -22,9 +22,28 @@ from typing import Any
 import numpy as np
 
 ODD: tuple[Any, ...] = (
-    None, True, -1, 0, 1, 2**63, 10**400, 0.5, 1e308, float("nan"), float("inf"), "", "x", "ä\u202e\0", "9" * 5000,
-    [], {}, [[]], [1, "a"], {"a": 1}, [None] * 3,
-)  # fmt: skip
+    None,
+    True,
+    -1,
+    0,
+    1,
+    2**63,
+    10**400,
+    0.5,
+    1e308,
+    float("nan"),
+    float("inf"),
+    "",
+    "x",
+    "ä\u202e\0",
+    "9" * 5000,
+    [],
+    {},
+    [[]],
+    [1, "a"],
+    {"a": 1},
+    [None] * 3,
+)
 DEEP = "[" * 100_000 + "]" * 100_000
 
 
@@ -78,18 +97,52 @@ def odd_safetensors(rng: random.Random, specimen: bytes) -> bytes:
 
 
 DESCRIPTIONS = (
-    "'<f8'", "'<f4'", "'<f2'", "'>f8'", "'<i8'", "'<u8'", "'|u1'", "'|b1'", "'|O'", "'<U5'", "'|S3'", "'<c16'", "'<M8[s]'",
-    "'|V8'", "'<f16'", "[('probs', '<f8', (3,)), ('labels', '<i8')]", "[('a', '|O')]", "'f8,f8'", "None", "'x'", "''",
-)  # fmt: skip
+    "'<f8'",
+    "'<f4'",
+    "'<f2'",
+    "'>f8'",
+    "'<i8'",
+    "'<u8'",
+    "'|u1'",
+    "'|b1'",
+    "'|O'",
+    "'<U5'",
+    "'|S3'",
+    "'<c16'",
+    "'<M8[s]'",
+    "'|V8'",
+    "'<f16'",
+    "[('probs', '<f8', (3,)), ('labels', '<i8')]",
+    "[('a', '|O')]",
+    "'f8,f8'",
+    "None",
+    "'x'",
+    "''",
+)
 SHAPES = (
-    "(30, 3)", "(30,)", "()", "(0, 3)", "(30, 0)", "(1000000000000,)", "(-1,)", "(2, 3, 4)", "(30.0, 3)", "30", "('a',)",
-    "(True, 3)", "(4611686018427387904, 4)", "(1, 90)", "(90, 1)",
-)  # fmt: skip
+    "(30, 3)",
+    "(30,)",
+    "()",
+    "(0, 3)",
+    "(30, 0)",
+    "(1000000000000,)",
+    "(-1,)",
+    "(2, 3, 4)",
+    "(30.0, 3)",
+    "30",
+    "('a',)",
+    "(True, 3)",
+    "(4611686018427387904, 4)",
+    "(1, 90)",
+    "(90, 1)",
+)
 
 
 def odd_npy(rng: random.Random, specimen: bytes = b"") -> bytes:
     order = rng.choice(("False", "False", "True", "1", "None"))
-    text = f"{{'descr': {rng.choice(DESCRIPTIONS)}, 'fortran_order': {order}, 'shape': {rng.choice(SHAPES)}, }}"
+    description = rng.choice(DESCRIPTIONS)
+    shape = rng.choice(SHAPES)
+    text = f"{{'descr': {description}, 'fortran_order': {order}, 'shape': {shape}, }}"
     if rng.random() < 0.05:
         text = rng.choice(
             (DEEP[:5000], "(" * 500, "{" * 9999, "__import__('os')", text + "\\", "1" * 60_000)
@@ -110,10 +163,20 @@ def sound_npy(array: np.ndarray) -> bytes:
 
 def some_array(rng: random.Random) -> np.ndarray:
     n, k = rng.choice((0, 1, 30)), rng.choice((0, 1, 3))
-    return rng.choice([
-        np.full((n, k), 1 / max(k, 1)), np.zeros(n, np.int64), np.zeros((n, k), np.uint64), np.full(n, 2**40), np.zeros(()),
-        np.full((n, k), np.nan), np.array(["a"] * n), np.array([{}] * n, object), np.zeros((n, 2, k)), np.zeros(n, "M8[s]"),
-    ])  # fmt: skip
+    return rng.choice(
+        [
+            np.full((n, k), 1 / max(k, 1)),
+            np.zeros(n, np.int64),
+            np.zeros((n, k), np.uint64),
+            np.full(n, 2**40),
+            np.zeros(()),
+            np.full((n, k), np.nan),
+            np.array(["a"] * n),
+            np.array([{}] * n, object),
+            np.zeros((n, 2, k)),
+            np.zeros(n, "M8[s]"),
+        ]
+    )
 
 
 NAMES = ("probs", "logits", "labels", "z", "y", "weight", "bias", "val_z", "probs", "labels")
@@ -182,15 +245,55 @@ def bomb(rng: random.Random, specimen: bytes = b"") -> bytes:
 
 
 CELLS = (
-    "0", "1", "2", "0.2", "0.5", "1e400", "-1", "nan", "inf", "", " ", "x", "12345678901234567890", "9" * 400, "0x1p3", "١",
-    "²", '"', '"a,b"', "'", "#", "1_0", "True", "\t", "\ufeff0", "a" * 200_000, "1" * 140_000, "\\", "0.3333333333333333",
-)  # fmt: skip
+    "0",
+    "1",
+    "2",
+    "0.2",
+    "0.5",
+    "1e400",
+    "-1",
+    "nan",
+    "inf",
+    "",
+    " ",
+    "x",
+    "12345678901234567890",
+    "9" * 400,
+    "0x1p3",
+    "١",
+    "²",
+    '"',
+    '"a,b"',
+    "'",
+    "#",
+    "1_0",
+    "True",
+    "\t",
+    "\ufeff0",
+    "a" * 200_000,
+    "1" * 140_000,
+    "\\",
+    "0.3333333333333333",
+)
 HEADERS = (
-    "label,prob_0,prob_1,prob_2", "labels,logit_0,logit_1,logit_2", "label,prob_a,prob_b,prob_c", "label,labels,prob_0,prob_1",
-    "label,prob_0,logit_1", "prob_0,prob_1", "label,prob_0,prob_0", "label,prob_1,prob_2", "label,prob_,prob_1", "label", "",
-    "label,prob_²,prob_1", "label," + ",".join(f"prob_{i}" for i in range(3000)), ",,,", '"label","prob_0","prob_1","prob_2"',
-    "label,prob_0,prob_99999999999999999999", "\ufefflabel,prob_0,prob_1,prob_2",
-)  # fmt: skip
+    "label,prob_0,prob_1,prob_2",
+    "labels,logit_0,logit_1,logit_2",
+    "label,prob_a,prob_b,prob_c",
+    "label,labels,prob_0,prob_1",
+    "label,prob_0,logit_1",
+    "prob_0,prob_1",
+    "label,prob_0,prob_0",
+    "label,prob_1,prob_2",
+    "label,prob_,prob_1",
+    "label",
+    "",
+    "label,prob_²,prob_1",
+    "label," + ",".join(f"prob_{i}" for i in range(3000)),
+    ",,,",
+    '"label","prob_0","prob_1","prob_2"',
+    "label,prob_0,prob_99999999999999999999",
+    "\ufefflabel,prob_0,prob_1,prob_2",
+)
 
 
 def odd_csv(rng: random.Random, specimen: bytes = b"") -> bytes:
@@ -216,12 +319,28 @@ def odd_parquet(rng: random.Random, specimen: bytes = b"") -> bytes:
 
     n = rng.choice((0, 1, 5))
     values: list[Any] = [
-        [0.5] * n, [0] * n, [None] * n, ["a"] * n, [b"a"] * n, [True] * n, [{"a": 1}] * n, [[0.5, 0.5]] * n, [[[0.5]]] * n,
-        [[0.5, None]] * n, [[0.5], [0.5, 0.5], None, [], [1.0]][:n], [datetime.date(2020, 1, 1)] * n, [2**62] * n,
-        [decimal.Decimal("0.5")] * n, [float("nan")] * n, [[]] * n, pa.array([0.5] * n).dictionary_encode(),
-        pa.array(["0"] * n).dictionary_encode(), pa.array([0.5] * n, pa.float16()), pa.array([1] * n, pa.uint64()),
+        [0.5] * n,
+        [0] * n,
+        [None] * n,
+        ["a"] * n,
+        [b"a"] * n,
+        [True] * n,
+        [{"a": 1}] * n,
+        [[0.5, 0.5]] * n,
+        [[[0.5]]] * n,
+        [[0.5, None]] * n,
+        [[0.5], [0.5, 0.5], None, [], [1.0]][:n],
+        [datetime.date(2020, 1, 1)] * n,
+        [2**62] * n,
+        [decimal.Decimal("0.5")] * n,
+        [float("nan")] * n,
+        [[]] * n,
+        pa.array([0.5] * n).dictionary_encode(),
+        pa.array(["0"] * n).dictionary_encode(),
+        pa.array([0.5] * n, pa.float16()),
+        pa.array([1] * n, pa.uint64()),
         pa.array([(1, 2)] * n, pa.map_(pa.int64(), pa.int64())) if n == 0 else [0.5] * n,
-    ]  # fmt: skip
+    ]
     names = [
         "label",
         rng.choice(("prob_0", "probs", "logits", "logit_0")),

@@ -82,9 +82,15 @@ def program(*words: str) -> Callable[[Path, Events | None], int]:
         assert events is None
         with (folder.parent / "said").open("wb") as said:
             return subprocess.Popen(
-                [sys.executable, *words], cwd=folder, stdout=said, stderr=said, stdin=subprocess.DEVNULL,
-                env={**os.environ, **ALONE}, start_new_session=True, preexec_fn=die_with_parent,
-            ).pid  # fmt: skip
+                [sys.executable, *words],
+                cwd=folder,
+                stdout=said,
+                stderr=said,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **ALONE},
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            ).pid
 
     return start
 

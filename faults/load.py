@@ -53,9 +53,14 @@ def streamed(seed: int, count: int) -> dict[str, Any]:
     seconds = time.monotonic() - began
     wanted = once.summary()
     return {
-        "rows": rows, "counted": int(found["n"]), "seconds": seconds, "early": early, "peak": peak(),
-        "found": {name: float(found[name]) for name in NAMES}, "wanted": {name: float(wanted[name]) for name in NAMES},
-    }  # fmt: skip
+        "rows": rows,
+        "counted": int(found["n"]),
+        "seconds": seconds,
+        "early": early,
+        "peak": peak(),
+        "found": {name: float(found[name]) for name in NAMES},
+        "wanted": {name: float(wanted[name]) for name in NAMES},
+    }
 
 
 def peak() -> int:

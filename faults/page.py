@@ -74,9 +74,8 @@ def page(results: Mapping[str, Any]) -> str:
     for name, part in parts:
         silent, crash, wrong = (counted(part, word) for word in DEFECTS)
         minutes = f"{part['seconds'] / 60:.1f}"
-        lines.append(
-            f"| {TITLES[name]} | {size(part):,} | {silent} | {crash} | {wrong} | {part['seed']} | {minutes} |"
-        )
+        counts = f"{size(part):,} | {silent} | {crash} | {wrong}"
+        lines.append(f"| {TITLES[name]} | {counts} | {part['seed']} | {minutes} |")
     sections = [section(name, part) for name, part in parts]
     return TOP + "\n".join(lines) + "\n\n" + "\n".join(sections)
 

@@ -20,7 +20,7 @@ def table() -> dict[int, tuple[int, str]]:
 
 
 def below(pid: int) -> list[int]:
-    """All that live and descend from this process, without itself; parents before their children."""
+    """All that live and descend from this process, without itself; parents before children."""
     known = table()
     found = [pid]
     for one in found:

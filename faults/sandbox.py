@@ -1,7 +1,8 @@
 """Trials in forked processes, so that a crash, a hang or a greedy allocation costs one trial and
 not the run.
 
-    trials(tasks, work, ...)    work(task) of every task, some processes side by side; what they died of is an outcome
+    trials(tasks, work, ...)    work(task) of every task, some processes side by side; what they
+                                died of is an outcome
     forked(work)                one function in a process of its own: the process id
     waited(pid, seconds)        how it ended; a hang is killed
 
@@ -60,7 +61,7 @@ def workspace() -> Path:
 
 
 def forked(work: Callable[[], object], quiet: bool = True) -> int:
-    """Run it in a new process; its exit code is what it returns, 0 for None, 1 after a traceback."""
+    """Start it in a new process, which exits with what it returns: 0 for None, 1 for an error."""
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
@@ -218,9 +219,14 @@ def parsed(line: bytes) -> list[Outcome]:
 
 
 def trials(
-    tasks: Sequence[Any], work: Work, *, name: Name, jobs: int | None = None, seconds: float = SECONDS,
+    tasks: Sequence[Any],
+    work: Work,
+    *,
+    name: Name,
+    jobs: int | None = None,
+    seconds: float = SECONDS,
     memory: int | None = MEMORY,
-) -> Iterator[Outcome]:  # fmt: skip
+) -> Iterator[Outcome]:
     """The outcomes of work(task) for every task, of several processes side by side.
 
     `name` gives group and description of a task whose process died or was late.
@@ -243,7 +249,10 @@ def trials(
 
 
 def heard(lane: Lane, ready: bool, name: Name, seconds: float) -> Iterator[Outcome]:
-    """What a lane has to say; one that died or is late goes on with its next task in a new process."""
+    """What a lane has to say.
+
+    One that died or is late goes on with its next task in a new process.
+    """
     outcomes = lane.read() if ready else iter(())
     if outcomes is not None:
         yield from outcomes

@@ -1,7 +1,8 @@
 """One small, sound specimen of every format that the package writes or reads, and how it is read.
 
     make(folder)    writes them all; takes a few seconds
-    FORMATS         what is damaged: the file, and a function of its folder that gives what was read, as text
+    FORMATS         what is damaged: the file, and a function of its folder that gives what was
+                    read, as text
 
 A format is `promised` where damage must never go unnoticed: it carries a checksum, ours or its
 publisher's. A .csv, a bare array, a picture have none: there, damage that leaves a readable file is

@@ -1,10 +1,11 @@
 """What is counted: the outcome of every trial, in one word, and the defects in full.
 
 harmless, noticed, answered, refused, same, ...    as it should be (GOOD)
-not promised                                       another result from a file that carries no checksum of ours
+not promised                                       another result from a file without our checksum
 silent                                             a wrong result without a word
-crash                                              another error, a signal, a hang, or too much memory
-wrong                                              loud, but not as promised: litter, another exit code, a dead end
+crash                                              another error, a signal, a hang, too much memory
+wrong                                              loud, but not as promised: litter, another exit
+                                                   code, a dead end
 """
 
 import re

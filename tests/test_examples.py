@@ -1,56 +1,72 @@
 """The examples run as their headers say."""
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
+from commands import run
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def output(*command):
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def program(monkeypatch, name, *words):
+    """As `python examples/NAME.py WORDS`, in this process: nothing is imported twice."""
+    file = str(EXAMPLES / f"{name}.py")
+    monkeypatch.setattr(sys, "argv", [file, *map(str, words)])
+    runpy.run_path(file, run_name="__main__")
 
 
-def test_digits(tmp_path):
-    assert "accuracy 90.1%" in output(EXAMPLES / "digits.py", tmp_path)
+@pytest.mark.slow
+def test_digits(tmp_path, monkeypatch, capsys):
+    program(monkeypatch, "digits", tmp_path)
+    assert "accuracy 90.1%" in capsys.readouterr().out
     assert {path.name for path in tmp_path.iterdir()} == {"naive-bayes.npz", "logistic.npz"}
 
 
-def test_calibrate(tmp_path):
+@pytest.mark.slow
+def test_calibrate(monkeypatch, capsys):
     """The example's network is overconfident by 13 points.
 
     Calibrated, chance explains what is left.
     """
-    before, after = output(EXAMPLES / "calibrate.py").splitlines()
+    program(monkeypatch, "calibrate")
+    before, after = capsys.readouterr().out.splitlines()
     assert before.startswith("as trained: Overconfident: it says 86.")
     assert after.startswith("calibrated: Cannot be told from a calibrated model")
-    output(
-        "-m",
-        "maccal",
-        "calibrate",
-        f"{EXAMPLES / 'calibrate.py'}:build",
-        "--out",
-        tmp_path,
-        "--epochs",
-        "5",
-    )
+
+
+@pytest.mark.slow
+def test_calibrate_from_the_command_line(tmp_path, monkeypatch):
+    words = [f"{EXAMPLES / 'calibrate.py'}:build", "--out", str(tmp_path), "--epochs", "5"]
+    run(monkeypatch, "calibrate", *words)
     assert (tmp_path / "calibrate.report.html").exists()
 
 
-def test_stream_from_one_process_and_from_two():
-    alone = output(EXAMPLES / "stream.py")
+@pytest.mark.distributed
+def test_stream_from_one_process_and_from_two(monkeypatch, capsys):
+    program(monkeypatch, "stream")
+    alone = capsys.readouterr().out
     assert "200,000 rows, 10 classes" in alone
     assert "Overconfident" in alone
-    assert (
-        output("-m", "torch.distributed.run", "--nproc-per-node", "2", EXAMPLES / "stream.py")
-        == alone
-    )
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command = [*torchrun, str(EXAMPLES / "stream.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == alone
 
 
+def output(*command):
+    """What a new process prints."""
+    words = [sys.executable, *map(str, command)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
 def test_one_of_everything_registered(tmp_path):
     """A method, data set, network and calibrator of one's own work from the command line."""
     plugin = ["--plugin", EXAMPLES / "plugin.py"]

@@ -44,6 +44,7 @@ def sample(tmp_path_factory):
     return read_json(file, KIND)["parts"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 def test_a_sample_finds_no_defect(sample, part):
     assert page.size(sample[part]) >= 4
@@ -51,6 +52,7 @@ def test_a_sample_finds_no_defect(sample, part):
     assert {word: page.counted(sample[part], word) for word in DEFECTS} == dict.fromkeys(DEFECTS, 0)
 
 
+@pytest.mark.slow
 def test_the_sample_is_one(sample):
     """Every format is damaged, every function called, every reader fuzzed, and the kills hit."""
     quick = {form.name for form in FORMATS if form.share == 1}
@@ -260,6 +262,7 @@ def test_words_of_calls():
     assert judged(failing(IndexError("no")), False) == "crash"
 
 
+@pytest.mark.slow
 @forking
 def test_trials_that_hang_or_die_are_counted_and_the_rest_goes_on():
     def work(task):

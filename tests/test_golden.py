@@ -120,6 +120,7 @@ def same_weights(found, golden, machine):
     assert found["size"] == pytest.approx(golden["size"], rel=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIRST)
 def test_stage1(name):
     golden = stored("stage1")
@@ -132,6 +133,7 @@ def test_stage2(name):
     same_weights(stage2(name), golden["readings"][name], golden["machine"])
 
 
+@pytest.mark.slow
 def test_row(tmp_path):
     golden, found = stored("row"), row(tmp_path)
     if golden["machine"] == MACHINE:

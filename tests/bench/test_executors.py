@@ -54,6 +54,7 @@ def errors(outcomes):
     return {job.config.method: error for job, error in outcomes if error}
 
 
+@pytest.mark.slow
 def test_local_processes(tmp_path):
     outcomes = list(work(WANTED, partial(make, runs=tmp_path), tmp_path, Local(2)))
     assert errors(outcomes) == {}
@@ -62,6 +63,7 @@ def test_local_processes(tmp_path):
     assert list(work(WANTED, partial(make, runs=tmp_path), tmp_path, Local(2))) == []
 
 
+@pytest.mark.slow
 def test_a_failure_does_not_stop_the_rest(tmp_path):
     outcomes = list(
         work(WANTED, partial(make, runs=tmp_path, trouble="mit", once="balcal"), tmp_path, Local(2))
@@ -79,6 +81,7 @@ def test_a_failure_does_not_stop_the_rest(tmp_path):
     assert done(tmp_path) == sorted(NAMES)
 
 
+@pytest.mark.slow
 def test_an_error_that_cannot_be_written_or_read_stops_nothing(tmp_path):
     """A folder stands in its place, which cannot be replaced.
 
@@ -97,6 +100,7 @@ def test_an_error_that_cannot_be_written_or_read_stops_nothing(tmp_path):
     assert "its checksum is wrong" in row["error"]
 
 
+@pytest.mark.slow
 def test_what_builds_on_a_failure_is_not_tried(tmp_path):
     outcomes = errors(
         work(WANTED, partial(make, runs=tmp_path, trouble="vanilla"), tmp_path, Local(2))
@@ -105,6 +109,7 @@ def test_what_builds_on_a_failure_is_not_tried(tmp_path):
     assert outcomes["tst"] == "its stage I, cifar10.10000-resnet10-vanilla-s1, failed"
 
 
+@pytest.mark.slow
 def test_stopped_and_gone_on_with(tmp_path):
     whole = work(WANTED, partial(make, runs=tmp_path / "a"), tmp_path / "a", Local(2))
     next(whole)
@@ -135,6 +140,7 @@ def rows_without_times(folder):
     return rows
 
 
+@pytest.mark.slow
 def test_a_grid_killed_and_resumed_gives_the_same_rows(tmp_path):
     """Real trainings.
 
@@ -172,6 +178,7 @@ def cluster():
     ray.shutdown()
 
 
+@pytest.mark.distributed
 @pytest.mark.filterwarnings("ignore")
 def test_ray_with_a_killed_worker(cluster, tmp_path):
     """The worker that makes BalCAL dies in the middle; Ray tries it again.
@@ -198,6 +205,7 @@ def test_without_ray(tmp_path, monkeypatch):
         list(work(WANTED, partial(make, runs=tmp_path), tmp_path, Ray()))
 
 
+@pytest.mark.slow
 def test_the_plan_from_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "150")
     choices = [

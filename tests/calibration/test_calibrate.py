@@ -189,6 +189,7 @@ def test_an_iterator():
         calibrate(network(), iter(loader()))
 
 
+@pytest.mark.distributed
 def test_two_processes(tmp_path):
     """Under torchrun, each rank with half of the rows.
 

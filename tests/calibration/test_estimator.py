@@ -41,6 +41,7 @@ def task(n, seed=0, classes=4, noise=0.25):
     return x, np.where(rng.random(n) < noise, rng.integers(0, classes, n), y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_less_overconfident_than_an_unmasked_network(seed):
     """A quarter of 1,200 labels wrong.

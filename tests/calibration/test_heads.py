@@ -90,6 +90,7 @@ def autograd_step(weights, biases, masks, optimiser, x, y, config):
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masking", ["forward", "reset", "straight-through"])
 @pytest.mark.parametrize("restrict", ["none", "gradient", "frozen"])
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ def network(shared, real):
     return predict(net, test.images, IMAGENET), test.labels
 
 
+@pytest.mark.slow
 def test_published_error_and_known_calibration(network):
     """The weights' published error; ECE and NLL as measured with other code.
 

@@ -383,6 +383,7 @@ def test_ctrl_c_while_it_is_being_imported():
     assert (done.returncode, done.stderr) == (130, "maccal: interrupted\n")
 
 
+@pytest.mark.slow
 def test_the_report_needs_no_torch():
     """Which takes two seconds to import; nor scipy.stats, which takes half a one."""
     words = "import sys, maccal.cli.report; print([name for name in ('torch', 'scipy.stats', 'sklearn') if name in sys.modules])"
@@ -392,6 +393,7 @@ def test_the_report_needs_no_torch():
     )
 
 
+@pytest.mark.slow
 def test_as_a_program(files):
     """In a process of its own, as installed: exit codes, and no traceback for a user's mistake."""
     good = subprocess.run(

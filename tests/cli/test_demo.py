@@ -20,6 +20,8 @@ from maccal.calibration.stage2 import Stage2
 from maccal.cli.demo import MODELS, Task, digits, noisy, run_demo
 from maccal.cli.main import main
 
+pytestmark = pytest.mark.slow  # every test looks at one training
+
 SMALL = Task(
     train=300,
     copies=5,

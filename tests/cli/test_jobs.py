@@ -79,6 +79,7 @@ def features(folder, **more):
     return file
 
 
+@pytest.mark.slow
 def test_from_features(tmp_path):
     """The head is calibrate_head's; predictions, report and history are of that head."""
     weight, bias = np.eye(3, 6, dtype=np.float32), np.zeros(3, np.float32)
@@ -115,6 +116,7 @@ def test_without_test_rows(tmp_path):
     assert done.history[-1]["target"] == pytest.approx((0.8 * done.history[-1]["accuracy"]) ** 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["file", "module"])
 def test_from_a_model(tmp_path, monkeypatch, form):
     """The saved weights load into the model with the new head in place, and give the saved
@@ -370,6 +372,7 @@ any_array = st.builds(
 NAMES = ["z", "y", "val_z", "val_y", "unlabelled_z", "test_z", "test_y", "weight", "bias", "other"]
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(NAMES), any_array, max_size=8))
 @hypothesis_settings(max_examples=150)
 def test_any_features(tmp_path_factory, given_arrays):

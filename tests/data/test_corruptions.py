@@ -125,6 +125,7 @@ def deviations(kind, severity, clean, theirs):
     return (statistics(theirs, clean) - ours.mean(0)) / np.maximum(ours.std(0), 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", RANDOM)
 def test_the_published_images_could_be_ours(clean, published, kind):
     """Fifty statistics a kind, within 4.5 of our standard deviations, the mean square about 1.

@@ -30,6 +30,7 @@ def test_the_published_split():
     assert sorted([*held, *kept]) == list(range(50_000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "sizes", "shape", "classes", "some"),
     [
@@ -121,6 +122,7 @@ def imitation(folder, classes=10, binary=False, rows=1100):
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [10, 100])
 def test_binary_files_hold_the_same(tmp_path, classes):
     rows = 1100 if classes == 10 else 5500

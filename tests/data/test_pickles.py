@@ -271,6 +271,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(st.binary(min_size=1) | st.text() | st.integers(-100, 100), values, max_size=6),
     st.integers(2, 5),

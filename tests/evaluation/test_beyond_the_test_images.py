@@ -338,6 +338,7 @@ def run(digits, tmp_path):
     return shutil.copytree(digits, tmp_path / "runs" / digits.name)
 
 
+@pytest.mark.slow
 def test_shift_of_a_run(digits):
     """Grey images are corrupted as if they had three channels, which is how the network sees them."""
     found = shift_run(digits, kinds=KINDS, severities=[2, 4], limit=100)

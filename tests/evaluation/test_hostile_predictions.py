@@ -335,6 +335,7 @@ def test_many_rows_in_a_small_file(tmp_path, monkeypatch):
         read(parquet(tmp_path, {"label": [0, 1, 0], "probs": long}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 65_536, 65_537, 150_000])
 def test_parquet_in_batches(tmp_path, rows):
     """Every row in its place, whatever the batch and the group it is in.
@@ -432,6 +433,7 @@ pieces = st.binary(max_size=8) | st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(seeds()),
     st.lists(st.tuples(st.integers(0, 10_000), pieces, st.booleans()), min_size=1, max_size=4),

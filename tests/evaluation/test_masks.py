@@ -197,6 +197,7 @@ def test_classes_without_a_direction():
         prototype_angles(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]]), np.array([0, 0, 1]))
 
 
+@pytest.mark.slow
 def test_map():
     """The same bits again; classes that are apart stay apart; the rows do not depend on the logits."""
     rng = np.random.default_rng(0)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from extraction import X, Y, batches, files, net
 
@@ -55,6 +56,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.distributed
 def test_two_processes_equal_one_bit_for_bit(tmp_path):
     script = RANKS.format(tests=str(Path(__file__).parents[1]), folder=tmp_path)
     ranks = [subprocess.Popen([sys.executable, "-c", script, str(rank)]) for rank in range(2)]

@@ -294,6 +294,7 @@ def test_an_interrupted_extraction_leaves_nothing(error, tmp_path):
     assert same(state(model), before)
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_leaves_is_removed_by_the_next(tmp_path):
     script = f"""
 import os, sys, torch

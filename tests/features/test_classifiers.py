@@ -34,6 +34,7 @@ def test_wrappers_keep_their_names():
     assert torch.equal(z, extract(inner, batches()).z)
 
 
+@pytest.mark.slow
 def test_a_compiled_model_is_read_without_its_compiler():
     """Hooks set after the compilation would not run."""
     inner = net()

@@ -93,6 +93,7 @@ def logits_from(model, name, z):
     return F.linear(z.to(head.weight.dtype), head.weight, head.bias)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", IMAGE_MODELS)
 def test_features_of_image_models(kind, vision):
     build, name = IMAGE_MODELS[kind]
@@ -111,6 +112,7 @@ def test_features_of_image_models(kind, vision):
     assert torch.equal(y, Y[:4])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TEXT_MODELS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_features_of_text_models(kind, dtype):

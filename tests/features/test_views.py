@@ -29,6 +29,7 @@ def test_each_row_is_mixed_with_one_other():
     assert not (partners == labels).any()
 
 
+@pytest.mark.slow
 def test_the_sample_is_even():
     """Every row of the loader is as likely to be in it, wherever it stands."""
     counts = torch.zeros(300)

@@ -224,6 +224,7 @@ TAKES_BINS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", TAKES_BINS.values(), ids=TAKES_BINS)
 def test_the_number_of_bins(function):
     expected = function(15)

@@ -98,6 +98,7 @@ def test_focal_convention(case):
     assert made.n == len(confidence)
 
 
+@pytest.mark.slow
 @given(outcomes(most=80), st.integers(1, 20))
 def test_compiled_and_torch_sums_agree(case, bins):
     confidence, correct = check_confidence(*case)
@@ -293,6 +294,7 @@ def rank_main(rank: int, world: int, folder: str) -> None:
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.distributed
 def test_all_reduce_over_two_processes(tmp_path):
     torch.multiprocessing.spawn(rank_main, (2, str(tmp_path)), nprocs=2)
     assert [(tmp_path / f"rank{rank}").read_text() for rank in (0, 1)] == ["the same bits"] * 2

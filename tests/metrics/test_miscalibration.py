@@ -83,6 +83,7 @@ def test_tied_confidences_in_any_order():
     assert len(values) == 1
 
 
+@pytest.mark.slow
 @given(outcomes(), st.integers(1, 25))
 def test_twins(case, bins):
     confidence, correct = case
@@ -107,6 +108,7 @@ def test_classwise_twin(case, bins):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", TOP_LABEL)
 @given(case=outcomes(), random=st.randoms())
 def test_order_of_the_rows(metric, case, random):
@@ -115,6 +117,7 @@ def test_order_of_the_rows(metric, case, random):
     assert metric(confidence[order], correct[order]) == metric(confidence, correct)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", [ece, mce, aece, smece, ks])
 @given(case=outcomes())
 def test_every_row_twice(metric, case):
@@ -124,6 +127,7 @@ def test_every_row_twice(metric, case):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", TOP_LABEL)
 @given(case=outcomes())
 def test_torch_and_numpy(metric, case):
@@ -150,6 +154,7 @@ def test_equal_mass_bins_are_equally_filled():
     assert set(equal_mass_bins(confidence, confidence > 0.5, 15).count) == {200.0}
 
 
+@pytest.mark.slow
 @given(outcomes(most=12))
 def test_smece_is_the_fixed_point(case):
     """At the width smECE names, smoothing by direct summation leaves that same number."""

@@ -45,6 +45,7 @@ def sample(n, seed=0, power=1.0):
     return confidence, rng.random(n) < confidence**power
 
 
+@pytest.mark.slow
 @given(outcomes(), st.integers(1, 20))
 def test_the_data_as_its_own_resample(case, bins):
     """Every statistic of the machine, fed the data themselves, is the public function's."""
@@ -78,6 +79,7 @@ def test_a_resample_is_a_resample():
                 ), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ece", "mce", "aece", "smece", "ks", "aurc", "accuracy"])
 def test_groups_stand_for_rows(name):
     """50,000 rows gathered into about 1,000 groups.
@@ -176,6 +178,7 @@ def test_noise_floor_of_a_test_set():
     assert 0.001 < low < 0.004 < high < 0.009
 
 
+@pytest.mark.slow
 def test_same_seed_same_numbers():
     confidence, correct = sample(500)
     for first, second in zip(
@@ -188,6 +191,7 @@ def test_same_seed_same_numbers():
     )
 
 
+@pytest.mark.slow
 @given(outcomes(), st.randoms())
 def test_order_of_the_rows(case, random):
     confidence, correct = case

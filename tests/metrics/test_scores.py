@@ -75,6 +75,7 @@ def test_the_temperature_is_the_optimum(sharpness):
         assert found.refinement + found.calibration == pytest.approx(at(0.0), abs=1e-12)
 
 
+@pytest.mark.slow
 @given(predictions(), st.floats(0.1, 10))
 def test_splits_add_up_and_are_not_negative(case, sharpness):
     probs, labels = case

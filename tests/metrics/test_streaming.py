@@ -50,6 +50,7 @@ def streamed(logits, labels, size, **settings):
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 64, 3000])
 def test_batches_of_any_size(size):
     logits, labels = sample(300 if size == 1 else 3000)
@@ -88,6 +89,7 @@ def test_memory_does_not_grow():
     assert small.fine.sums.nbytes == large.fine.sums.nbytes < 100_000
 
 
+@pytest.mark.slow
 @given(predictions(), st.integers(1, 40))
 def test_binned_numbers_are_within_their_bounds(case, bins):
     """Few rows, many ties, bins of any width.
@@ -99,6 +101,7 @@ def test_binned_numbers_are_within_their_bounds(case, bins):
     assert_within_bounds(confidence, correct, bins)
 
 
+@pytest.mark.slow
 @given(outcomes(most=60), st.integers(1, 40), st.sampled_from([1.0, 1e-2, 1e-4, 1e-9]))
 def test_bounds_where_rows_crowd(case, bins, spread):
     confidence, correct = case
@@ -269,6 +272,7 @@ def rank_main(rank: int, world: int, folder: str) -> None:
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.distributed
 def test_all_reduce_over_two_processes(tmp_path):
     torch.multiprocessing.spawn(rank_main, (2, str(tmp_path)), nprocs=2)
     assert [(tmp_path / f"rank{rank}").read_text() for rank in (0, 1)] == ["the same"] * 2

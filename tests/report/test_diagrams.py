@@ -83,6 +83,7 @@ def texts(figure):
     return [text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text"))]
 
 
+@pytest.mark.slow
 def test_one_model():
     figure = reliability(SHARP, LABELS)
     assert len(figure.axes) == 2
@@ -98,6 +99,7 @@ def test_one_model():
     assert sum(bar.get_height() for bar in lower.patches) == pytest.approx(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("models", "panels"), [(2, 4), (3, 6), (4, 8), (5, 12)])
 def test_several_models_share_a_figure(models, panels):
     figure = reliability({f"model {i}": SHARP for i in range(models)}, LABELS, bins=10)
@@ -106,6 +108,7 @@ def test_several_models_share_a_figure(models, panels):
     assert {f"model {i}" for i in range(models)} <= set(texts(figure))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
 def test_saves_everywhere(suffix, tmp_path):
     """In its own size, and with what is drawn in it: the number, and the colour of the bars."""

@@ -78,6 +78,7 @@ def test_a_name_is_drawn_as_it_is():
     assert "var(--over)" in drawing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
@@ -126,6 +127,7 @@ def page_of_four(name="fourth"):
     return evaluation_page(shown, pairs, {name: HISTORY}), shown
 
 
+@pytest.mark.slow
 def test_a_page_of_many_models():
     html, shown = page_of_four()
     assert "<title>first, second, third and fourth: " in html
@@ -142,6 +144,7 @@ def test_a_page_of_many_models():
     assert not re.search(r"#01020[3-8]", html)
 
 
+@pytest.mark.slow
 def test_names_of_runs_are_escaped():
     html, _ = page_of_four(NASTY)
     assert html.count("<script") == 1

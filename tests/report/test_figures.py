@@ -624,6 +624,7 @@ def view(scale):
     )
 
 
+@pytest.mark.slow
 def test_before_and_after(tmp_path):
     before, probs, labels = view(3.0)
     after, *_ = view(0.5)
@@ -722,6 +723,7 @@ def mapped_row(method, seed=1, scale=1.0, **more):
     )
 
 
+@pytest.mark.slow
 def test_before_and_after_of_rows(tmp_path):
     """Seed 1 has no run of MaC-Cal with a map, so it is seed 2."""
     rows = [
@@ -807,6 +809,7 @@ def test_leaderboard_as_drawn(tmp_path):
     assert any("MIT left out where runs are missing" in text for text in words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("panels", [1, 5])
 def test_leaderboards_of_few_and_many_networks(panels, tmp_path):
     """All close together: an axis from zero, and five panels in two rows of three.
@@ -897,6 +900,7 @@ def test_all_figures_in_the_order_of_the_paper():
     )
 
 
+@pytest.mark.slow
 def test_a_hundred_networks(tmp_path):
     """More panels than one can read are left out, and say so.
 
@@ -927,6 +931,7 @@ def test_nothing_is_drawn_of_nothing():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
 def test_the_same_figure_has_the_same_bytes(kind):
     one, other = (

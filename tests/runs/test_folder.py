@@ -52,6 +52,7 @@ def run(trained, tmp_path):
     return shutil.copytree(trained, tmp_path / "runs" / trained.name)
 
 
+@pytest.mark.slow
 def test_what_a_run_holds(trained):
     assert trained.name == "digits-resnet8,epochs=2-vanilla-s1"
     assert sorted(p.name for p in trained.iterdir()) == FILES
@@ -90,6 +91,7 @@ def test_the_network_comes_back(trained):
     )
 
 
+@pytest.mark.slow
 def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     """The path a new user takes."""
     monkeypatch.chdir(tmp_path)
@@ -132,6 +134,7 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", [None, 16])
 @pytest.mark.parametrize("feedback", ["held-out", "mixed"])
 def test_calibrated_runs_come_back(run, hidden, feedback):
@@ -183,6 +186,7 @@ def test_a_temperature_as_a_run(run):
     np.testing.assert_array_equal(predictions_of(mixed).scores.argmax(1), before.scores.argmax(1))
 
 
+@pytest.mark.slow
 def test_every_stage_two_says_what_the_extraction_took(run):
     """Features are extracted for the first head and found by the others, which would not be
     possible without it.
@@ -194,6 +198,7 @@ def test_every_stage_two_says_what_the_extraction_took(run):
     assert 0 < spent < 1000 <= json.loads((other / "row.json").read_text())["trained"]["seconds"]
 
 
+@pytest.mark.slow
 def test_what_the_motivation_shows(run):
     """Of the linear head what masks do to it; of every run its logits.
 
@@ -224,10 +229,13 @@ def test_a_run_that_is_there_is_not_made_again(run, monkeypatch):
     assert {p: p.stat().st_mtime_ns for p in run.iterdir()} == before
 
 
-def test_another_run_in_the_same_folder_is_refused(run):
+def test_another_recipe_is_another_run(run):
+    """And what is not in the name, but in the run, is refused."""
     other = replace(QUICK, recipe=replace(QUICK.recipe, lr=0.3))
-    with pytest.raises(FileError, match=r"holds another run: lr is 0\.1 there and 0\.3 here"):
-        make_run(other, runs=run.parent)
+    assert make_run(other, runs=run.parent).name == "digits-resnet8,epochs=2,lr=0.3-vanilla-s1"
+    seldom = replace(QUICK, recipe=replace(QUICK.recipe, watch=2))
+    with pytest.raises(FileError, match=r"holds another run: watch is 1 there and 2 here"):
+        make_run(seldom, runs=run.parent)
 
 
 def test_what_a_killed_run_left_half_written_is_swept_away(run):

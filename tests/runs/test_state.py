@@ -175,6 +175,7 @@ print(place)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.parametrize(("stage", "step"), [("train", 1), ("calibrate", 3)])
 def test_killed_at_any_file_event_the_same_command_ends_with_the_same_bits(tmp_path, stage, step):

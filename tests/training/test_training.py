@@ -33,6 +33,7 @@ def trained(data, recipe=PLAIN, seed=1, **settings):
     return net, history
 
 
+@pytest.mark.slow
 def test_it_is_sgd(digits):
     """A slow, obvious twin.
 
@@ -93,6 +94,7 @@ def test_a_clipped_step_is_no_longer_than_rate_times_clip(digits, clip):
     assert float((after - before).norm()) == pytest.approx(0.1 * clip, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_it_learns(digits):
     data = load("digits")
     net, history = trained(data, Recipe(epochs=8, padding=1, flip=False), val=data.val)
@@ -103,6 +105,7 @@ def test_it_learns(digits):
     assert [epoch["epoch"] for epoch in history] == list(range(1, 9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("watch", "looked"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4, 5]), (9, [5])])
 def test_watch(digits, watch, looked):
     """The held-out images are looked at every so many epochs and after the last.
@@ -180,6 +183,7 @@ def test_begin_and_end_are_called_with_the_epoch(digits):
     assert calls == [("begin", 0, 2), ("end", 0, 2), ("begin", 1, 2), ("end", 1, 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [1, 7, 8, 12])
 def test_resumed_in_the_middle_it_ends_with_the_same_bits(digits, tmp_path, after):
     recipe = Recipe(epochs=2, batch_size=32, padding=1)
@@ -329,6 +333,7 @@ def test_a_weight_that_is_no_number_is_never_saved(digits, tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile's own code
 def test_compiled(digits):
     losses = []
@@ -386,6 +391,7 @@ print(len(set(places)), sum(batch > 0 for _, batch in places))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_killed_ten_times_it_ends_with_the_same_bits(tmp_path):
     done = subprocess.run(
@@ -426,6 +432,7 @@ def torchrun(folder: Path, *words: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.distributed
 def test_two_processes_train_as_one(tmp_path, monkeypatch):
     """The same batches, BatchNorm over all their rows, one loss curve.
 
