@@ -26,11 +26,13 @@ ROOMS = {
     "methods": "losses.entropy losses.margins losses.focal losses.pairs losses.mixing losses mixing plp balcal registry",
     "features": "batches fingerprints rowfile cache lookup rows classifiers extraction views",
     "calibration": "stage2 heads mac_cal temperature tst registry estimator",
-    "evaluation": "typed row checks arrays tables parquet predictions evaluated ood shift masks",
+    "evaluation": "typed provenance checks older row arrays tables parquet predictions evaluated ood shift"
+    " masks",
     "runs": "folder state beyond making",
-    "bench": "paper grids executors lines claims",
-    "report": "diagrams page figures.selection figures.drawing figures.motivation figures.methods figures.sensitivity figures"
-    " evaluation tables leaderboard",
+    "bench": "paper titles grids executors lines contrasts standing judging claims",
+    "report": "look diagrams keep page figures.selection figures.drawing figures.methods figures.averages"
+    " figures.board figures.shift figures.cost figures.sensitivity figures.sparsity figures.motivation"
+    " figures.before_after figures evaluation cells tables board leaderboard",
     "cli": "failures demo jobs data bench report main",
 }
 ENDS = ("maccal", "maccal.__main__")

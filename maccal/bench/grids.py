@@ -13,6 +13,7 @@ same grid on subsets with a small network, trained without augmentation until va
 images by heart, as the paper's networks do.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -97,15 +98,14 @@ class Job:
         """Whether it is the row of this very run, whatever the precision of its numbers, with all
         that is to be measured.
         """
-        return (
-            "run" in row
-            and self.extras <= row.keys()
-            and alike(row["run"]) == alike(self.config.about)
-        )
+        if row.ran is None or not self.extras <= row.parts:
+            return False
+        return alike(row.ran.about) == alike(self.config.about)
 
 
-def alike(about: Row) -> Row:
-    return {**about, "recipe": {**about.get("recipe", {}), "precision": None}}
+def alike(about: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The choices of a run, whatever its precision."""
+    return {**about, "recipe": {**about["recipe"], "precision": None}}
 
 
 def row_of(job: Job, runs: Path) -> Row | None:
@@ -286,12 +286,12 @@ def speeds(wanted: Sequence[Job], runs: Path, recorded: Rows) -> dict[tuple[str,
     times: dict[tuple[str, str, str], list[float]] = {}
     for job in wanted:
         row = row_of(job, runs) or recorded.get(job.config.name)
-        if row is not None and "trained" in row:
+        if row is not None and math.isfinite(row.number("trained.seconds")):
             names = [kind(job.config)] + (
                 [] if job.config.stage2 else [(job.config.data, job.config.model, "")]
             )
             for name in names:
-                times.setdefault(name, []).append(row["trained"]["seconds"])
+                times.setdefault(name, []).append(row.number("trained.seconds"))
     return {name: median(values) for name, values in times.items()}
 
 
@@ -304,7 +304,7 @@ def collect(wanted: Sequence[Job], runs: Path) -> list[Row]:
     for job in wanted:
         row, error = row_of(job, runs), runs / job.config.name / "error.json"
         if row is not None:
-            found.append({key: value for key, value in row.items() if key != "files"})
+            found.append(replace(row, files=None))
         elif error.is_file():
-            found.append({"name": job.config.name, "error": read_error(error)})
-    return sorted(found, key=lambda row: row["name"])
+            found.append(Row(job.config.name, error=read_error(error)))
+    return sorted(found, key=lambda row: row.name)

@@ -30,7 +30,8 @@ from maccal.calibration.temperature import Temperature
 from maccal.calibration.tst import TwoStage, build_head
 from maccal.data.pixels import PIXELS
 from maccal.evaluation.predictions import Predictions, read
-from maccal.evaluation.row import read_row
+from maccal.evaluation.row import PARTS as PARTS
+from maccal.evaluation.row import DiagramBin, Ran, Row, read_row, worded
 from maccal.evaluation.typed import fits, tupled, typed
 from maccal.io import FileError, checksum, read_bytes, read_json, read_lines, read_tensors
 from maccal.methods.registry import METHODS, Plan, method, settings_of
@@ -43,8 +44,6 @@ UNFINISHED = "the training has not ended; the same `maccal train` goes on with i
 AGAIN = "the same `maccal train`, or `maccal calibrate`, writes it anew"
 FILES = ("history.jsonl", "model.safetensors", "test.npz")  # what a row has the checksums of
 CONFIG, HISTORY, MODEL = "config 1", "history 1", "model 1"
-# of a row: measured beyond the test images, or of the network itself
-PARTS = ("ood", "shift", "motivation")
 MEASURED = {"bins": 15, "resamples": 1000, "seed": 0}
 
 
@@ -162,15 +161,6 @@ def like(old: Any, new: Any) -> Any:
     return int(new) if isinstance(old, int) and isinstance(new, float) and new.is_integer() else new
 
 
-def worded(key: str, value: Any) -> str:
-    """
-    >>> worded("gamma", 2.0), worded("gammas", (5.0, 3.0)), worded("form", "as coded")
-    ('gamma=2', 'gammas=5;3', 'form=as_coded')
-    """
-    values = value if isinstance(value, tuple) else (value,)
-    return f"{key}={';'.join(f'{v:g}' if isinstance(v, float) else str(v).replace(' ', '_') for v in values)}"
-
-
 def read_config(folder: Path) -> Config:
     """The choices of a run.
 
@@ -235,7 +225,7 @@ def fresh(config: Config, classes: int) -> Any:
         return METHODS[config.plan.first].network(build(config.model, classes), config.seed)
 
 
-def run_of(folder: Path) -> tuple[Config, dict[str, Any]]:
+def run_of(folder: Path) -> tuple[Config, Row]:
     """The choices and the row of a finished run.
 
     FileError where it is not finished, or where the two do not belong together.
@@ -247,7 +237,7 @@ def run_of(folder: Path) -> tuple[Config, dict[str, Any]]:
         row = read_row(file)
     except FileError as error:
         raise FileError(file, f"{error.problem}; {AGAIN}") from None
-    if not is_of(config, row.get("run")):
+    if row.ran is None or not is_of(config, row.ran.about):
         raise FileError(
             folder,
             "config.json and row.json are of different runs; delete the one that does not belong here",
@@ -255,9 +245,9 @@ def run_of(folder: Path) -> tuple[Config, dict[str, Any]]:
     return config, row
 
 
-def check_file(folder: Path, name: str, row: Mapping[str, Any]) -> None:
+def check_file(folder: Path, name: str, row: Row) -> None:
     """FileError unless the file is the one that the row was made with."""
-    file, files = folder / name, row.get("files")
+    file, files = folder / name, row.files
     anew = "delete the folder of the run, and the same `maccal train` makes it anew"
     remedy = (
         "the same `maccal train`, or `maccal calibrate`, predicts the images again"
@@ -266,7 +256,7 @@ def check_file(folder: Path, name: str, row: Mapping[str, Any]) -> None:
     )
     if not file.exists():
         raise FileError(folder, f"no {name}; {remedy}")
-    if not isinstance(files, dict) or checksum(read_bytes(file)) != files.get(name):
+    if files is None or checksum(read_bytes(file)) != files.get(name):
         raise FileError(
             file, f"damaged, or of another run: not the file that row.json was made with; {remedy}"
         )
@@ -282,36 +272,73 @@ def read_history(folder: Path) -> History:
     return history
 
 
-def described(folder: Path, config: Config) -> dict[str, Any]:
-    """What a row says of its run beside the numbers: the choices, how long it trained, how sure and
-    right it became, its diagram.
+def ran(config: Config) -> Ran:
+    """What a row says of the run that it is of."""
+    about, plan = config.about, config.plan
+    return Ran(
+        data=config.data,
+        model=config.model,
+        first=plan.first,
+        second=plan.second,
+        seed=config.seed,
+        limit=config.limit,
+        recipe=about["recipe"],
+        settings=about["settings"],
+        calibration=about["stage2"],
+        feedback=config.feedback,
+        changes=tuple(changes(config)),
+    )
 
-    `diagram` has count, mean confidence and accuracy of each of 15 bins that is not empty; `keep`
-    the path of stage II's."""
+
+def changes(config: Config) -> list[str]:
+    """The choices that are not the method's or the calibrator's own, by their names in a Ran."""
+    plan = config.plan
+    own = settings_of(plan.first, config.data, config.model)
+    found = [f"settings.{key}" for key, value in config.settings.items() if value != own[key]]
+    if plan.second is None or config.stage2 is None:
+        return found
+    usual = asdict(CALIBRATORS[plan.second])
+    for key, value in asdict(config.stage2).items():
+        if value != usual[key]:
+            found.append(f"calibration.{key}")
+    if config.feedback not in (None, "held-out"):
+        found.append("feedback")
+    return found
+
+
+def described(folder: Path, config: Config, row: Row) -> Row:
+    """The measured row with what is said of its run beside the numbers: the choices, how long it
+    trained, how sure and right it became, its diagram, and the path of stage II's keep.
+    """
     history = read_history(folder)
-    paths = {"keep": [round(epoch["keep"], 6) for epoch in history]} if "keep" in history[0] else {}
+    keep = [round(epoch["keep"], 6) for epoch in history] if "keep" in history[0] else []
+    return replace(
+        row,
+        ran=ran(config),
+        trained={"epochs": len(history), **history[-1]},
+        diagram=diagram(folder),
+        keep=tuple(keep),
+    )
+
+
+def diagram(folder: Path) -> tuple[DiagramBin, ...]:
+    """Count, mean confidence and accuracy of each of 15 bins that is not empty."""
     bins = said(folder).bins(MEASURED["bins"])
-    sums = zip(bins.count, bins.confidence, bins.correct, strict=True)
-    diagram = [
-        [int(n), round(float(sure / n), 6), round(float(right / n), 6)]
-        for n, sure, right in sums
-        if n
-    ]
-    return {
-        "run": config.about,
-        "trained": {"epochs": len(history), **history[-1]},
-        "diagram": diagram,
-        **paths,
-    }
+    found = []
+    for count, sure, right in zip(bins.count, bins.confidence, bins.correct, strict=True):
+        if count:
+            confidence, accuracy = float(sure / count), float(right / count)
+            found.append(DiagramBin(int(count), round(confidence, 6), round(accuracy, 6)))
+    return tuple(found)
 
 
-def whole_row(folder: Path, numbers: Mapping[str, Any]) -> dict[str, Any]:
+def whole_row(folder: Path, row: Row) -> Row:
     """The run's row with these numbers; what was measured beyond its test images stays."""
     config, before = run_of(folder)
     for name in ("history.jsonl", "test.npz"):
         check_file(folder, name, before)
-    kept = {part: before[part] for part in ("files", *PARTS) if part in before}
-    return described(folder, config) | dict(numbers) | kept
+    kept = replace(before, name=row.name, measured=row.measured, numbers=row.numbers)
+    return described(folder, config, replace(kept, verdict=row.verdict))
 
 
 def said(folder: Path) -> Predictions:

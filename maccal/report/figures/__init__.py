@@ -14,63 +14,81 @@ is shown, plot_*() draws it.
 Rows are those of `maccal bench`, of all grids together if you like: each figure takes its own, and
 a ValueError names the grid that makes what it lacks. FIGURES has all of them by name, and
 draw_all(rows) draws those that can be drawn. motivation_from() and before_after_from() take arrays
-of maccal.evaluation.masks instead of rows. Points are means over seeds, bars their range (one seed:
-the run's 95 % interval), and grey is where a calibrated model would score 95 times in 100.
-`.savefig` writes svg, pdf or png, as wide as a page; rendered() gives their bytes, the same every
+of maccal.evaluation.masks instead of rows. Points are means over seeds, bars a standard deviation
+over seeds (one seed: the run's 95 % interval), and grey is where a calibrated model would score 95
+times in 100. `.savefig` writes svg, pdf or png, as wide as a page; rendered() gives their bytes, the same every
 time.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
-from maccal.report.diagrams import Theme
-from maccal.report.figures.drawing import rendered
-from maccal.report.figures.methods import (  # fmt: skip
-    Averages,
-    Cost,
-    Leaderboard,
-    Shift,
-    plot_averages,
-    plot_cost,
-    plot_leaderboard,
-    plot_shift,
-    prepare_averages,
-    prepare_cost,
-    prepare_leaderboard,
-    prepare_shift,
-)
-from maccal.report.figures.motivation import (  # fmt: skip
+from maccal.bench.lines import Book, Rows
+from maccal.report.figures.averages import Averages, plot_averages, prepare_averages
+from maccal.report.figures.before_after import (
     BeforeAfter,
-    Motivation,
     before_after_from,
-    motivation_from,
     plot_before_after,
-    plot_motivation,
     prepare_before_after,
+)
+from maccal.report.figures.board import Leaderboard, plot_leaderboard, prepare_leaderboard
+from maccal.report.figures.cost import Cost, plot_cost, prepare_cost
+from maccal.report.figures.drawing import rendered
+from maccal.report.figures.motivation import (
+    Motivation,
+    motivation_from,
+    plot_motivation,
     prepare_motivation,
 )
-from maccal.report.figures.selection import Row
-from maccal.report.figures.sensitivity import (  # fmt: skip
+from maccal.report.figures.sensitivity import (
     Gamma,
     Mixing,
-    SparsityPath,
     plot_gamma,
     plot_mixup,
-    plot_sparsity,
     prepare_gamma,
     prepare_mixup,
-    prepare_sparsity,
 )
+from maccal.report.figures.shift import Shift, plot_shift, prepare_shift
+from maccal.report.figures.sparsity import SparsityPath, plot_sparsity, prepare_sparsity
+from maccal.report.look import Theme
 
 __all__ = [
-    "FIGURES", "Averages", "BeforeAfter", "Cost", "Entry", "Gamma", "Leaderboard", "Mixing", "Motivation", "Shift", "SparsityPath",
-    "before_after_from", "draw_all", "motivation_from", "plot_averages", "plot_before_after", "plot_cost", "plot_gamma",
-    "plot_leaderboard", "plot_mixup", "plot_motivation", "plot_shift", "plot_sparsity", "prepare_averages", "prepare_before_after",
-    "prepare_cost", "prepare_gamma", "prepare_leaderboard", "prepare_mixup", "prepare_motivation", "prepare_shift",
-    "prepare_sparsity", "rendered",
-]  # fmt: skip
+    "FIGURES",
+    "Averages",
+    "BeforeAfter",
+    "Cost",
+    "Entry",
+    "Gamma",
+    "Leaderboard",
+    "Mixing",
+    "Motivation",
+    "Shift",
+    "SparsityPath",
+    "before_after_from",
+    "draw_all",
+    "motivation_from",
+    "plot_averages",
+    "plot_before_after",
+    "plot_cost",
+    "plot_gamma",
+    "plot_leaderboard",
+    "plot_mixup",
+    "plot_motivation",
+    "plot_shift",
+    "plot_sparsity",
+    "prepare_averages",
+    "prepare_before_after",
+    "prepare_cost",
+    "prepare_gamma",
+    "prepare_leaderboard",
+    "prepare_mixup",
+    "prepare_motivation",
+    "prepare_shift",
+    "prepare_sparsity",
+    "rendered",
+]
 
 
 class Entry(NamedTuple):
@@ -81,7 +99,7 @@ class Entry(NamedTuple):
 
     title: str
     caption: str
-    prepare: Callable[[Iterable[Row]], Any]
+    prepare: Callable[[Rows], Any]
     plot: Callable[[Any, Theme | None], Figure]
 
 
@@ -157,18 +175,15 @@ FIGURES = {
 }
 
 
-def draw_all(
-    rows: Iterable[Row], theme: Theme | None = None
-) -> tuple[dict[str, Figure], dict[str, str]]:
+def draw_all(rows: Rows, theme: Theme | None = None) -> tuple[dict[str, Figure], dict[str, str]]:
     """The figures that these rows suffice for, by name, and of the others what they lack."""
-    found, drawn, absent = list(rows), {}, {}
+    book = Book.of(rows)
+    drawn, absent = {}, {}
     for name, entry in FIGURES.items():
         try:
-            data = entry.prepare(found)
+            data = entry.prepare(book)
         except ValueError as problem:
             absent[name] = str(problem)
-        except KeyError as key:
-            absent[name] = f"rows without {key}; make them again with `maccal bench`"
         else:
             drawn[name] = entry.plot(data, theme)
     return drawn, absent
