@@ -6,7 +6,8 @@ claims(rows)     what the paper says, whether it holds here, and the numbers
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import pairwise
+from functools import partial
+from itertools import chain, pairwise
 from statistics import fmean
 
 from maccal.bench import paper
@@ -121,13 +122,17 @@ def best_rank(book: Book) -> Claim:
 
 def rank_contrasts(there: dict[str, list[Line]]) -> dict[str, Contrast | None]:
     """MaC-Cal's mean rank less each other method's, seed by seed."""
-    every = [line for lines in there.values() for line in lines]
+    every = list(chain.from_iterable(there.values()))
     differences: dict[str, list[float]] = {name: [] for name in there if name != OURS}
     for seed in shared_seeds(every, "ece"):
-        placed = ranks(there, lambda line, seed=seed: line.runs[seed].number("ece"))  # type: ignore[misc]
+        placed = ranks(there, partial(ece_of, seed))
         for name, found in differences.items():
             found.append(placed[OURS] - placed[name])
     return {name: paired(found) for name, found in differences.items()}
+
+
+def ece_of(seed: int, line: Line) -> float:
+    return line.runs[seed].number("ece")
 
 
 def both(book: Book, name: str, other: str, key: str) -> tuple[list[Line], list[Line]]:
@@ -223,7 +228,8 @@ def ablated(book: Book, setting: Setting, name: str) -> Line | None:
 
 
 def steps(book: Book) -> Claim:
-    words, names = "Every step of the ablation lowers ECE.", list(ABLATION)
+    words = "Every step of the ablation lowers ECE."
+    names = list(ABLATION)
     found: dict[str, Contrast | None] = {}
     for before, after in pairwise(names):
         first, second = [], []
@@ -269,7 +275,8 @@ def steady_in_gamma(book: Book) -> Claim:
     if len(lines) < 3:
         return Claim(words, "not measured", "Fewer than three values of gamma.")
     eces = {gamma: line.mean("ece") for gamma, line in lines.items()}
-    low, high = min(eces, key=eces.__getitem__), max(reversed(eces), key=eces.__getitem__)
+    low = min(eces, key=eces.__getitem__)
+    high = max(reversed(eces), key=eces.__getitem__)
     found = contrast([lines[high]], [lines[low]])
     evidence = (
         f"{len(lines)} values: lowest {points(eces[low])} % at gamma {low:g}, "

@@ -2,7 +2,7 @@
 
     book = Book.of(rows)                         its lines, sorted; failed runs are kept apart
     book.get(setting, "maccal").mean("ece")      a line is the runs that differ in the seed alone
-    spread([line, other], "ece")                 over seeds: mean, spread and the band of a calibrated model
+    spread([line, other], "ece")                 over seeds: mean, spread, a calibrated model's band
 
 The spread is the standard deviation over seeds, everywhere. Of one seed it is the run's own 95 %
 interval, which speaks of other test images and not of another training. An average over data sets
@@ -170,16 +170,26 @@ def spread(lines: Sequence[Line], key: str) -> Spread:
     """A number of these lines, averaged over them and then over seeds."""
     mean = average(lines, key)
     seeds = shared_seeds(lines, key)
-    null_low, null_high = average(lines, f"{key}_null_low"), average(lines, f"{key}_null_high")
+    deviation = math.nan
     if len(seeds) > 1:
-        by_seed = [fmean(line.values(key)[seed] for line in lines) for seed in seeds]
+        by_seed = []
+        for seed in seeds:
+            by_seed.append(fmean(line.runs[seed].number(key) for line in lines))
         deviation = stdev(by_seed)
         low, high = mean - deviation, mean + deviation
     else:
         # of several rows the mean ends, which lie farther apart than those of their mean
-        deviation = math.nan
-        low, high = average(lines, f"{key}_low"), average(lines, f"{key}_high")
-    return Spread(mean, deviation, low, high, null_low, null_high, len(seeds))
+        low = average(lines, f"{key}_low")
+        high = average(lines, f"{key}_high")
+    return Spread(
+        mean,
+        deviation,
+        low,
+        high,
+        null_low=average(lines, f"{key}_null_low"),
+        null_high=average(lines, f"{key}_null_high"),
+        seeds=len(seeds),
+    )
 
 
 @dataclass(frozen=True)

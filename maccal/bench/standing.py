@@ -1,4 +1,4 @@
-"""Where MaC-Cal stands among the methods: mean ECE and mean rank over all settings, and the paper's.
+"""Where MaC-Cal stands among the methods: mean ECE and mean rank, and the paper's.
 
 standing(rows)     of every method that is measured wherever MaC-Cal is
 """

@@ -1,6 +1,6 @@
 """What the JSON object of a row may hold, so that every table and figure of the report can show it.
 
-    check_content(values, path, "line 3: ")     FileError naming file, line and field, unless it is a row
+    check_content(values, path, "line 3: ")     FileError naming file, line and field
 
 A row that failed has `name` and `error`. Any other has `name` and `numbers`; a run's has `ran`
 (data, model, first, second, seed) and `numbers.ece`. What else it has is checked where it is there.
@@ -9,7 +9,7 @@ otherwise end in a wrong picture or in none.
 """
 
 from collections.abc import Callable, Mapping
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -290,7 +290,7 @@ def as_array(value: Any, axes: int, name: str) -> np.ndarray:
     for _ in range(axes):
         if not all(isinstance(one, list) for one in flat):
             raise Wrong(f"{name} is not a list of numbers, {axes} deep")
-        flat = [number for one in flat for number in one]
+        flat = list(chain.from_iterable(flat))
     if not all(NUMBER.test(number) for number in flat):
         raise Wrong(f"{name} holds what is not a finite number")
     try:

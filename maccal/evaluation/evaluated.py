@@ -63,8 +63,7 @@ def paired(first: Predictions, second: Predictions, **settings: int) -> dict[str
 def diagram_numbers(
     probs: Array, labels: Array, bins: int, seed: int
 ) -> tuple[Bins, dict[str, float]]:
-    """What a reliability diagram shows: sums by bin, accuracy, confidence, and ECE with its interval
-    and null band.
+    """What a reliability diagram shows: sums by bin, accuracy, confidence, and ECE with its ends.
 
     Cheaper than a whole summary, which resamples every metric.
     """

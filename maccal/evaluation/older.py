@@ -1,7 +1,7 @@
 """Rows of older formats, converted: the upgrade path, so that no finished run is lost.
 
     converted(values, path)     a row of format 1 as JSON has it, in format 2
-    old_rows(path)              the rows of a .jsonl file of version 0, which are those of format 1 without checksums
+    old_rows(path)              the rows of a .jsonl file of version 0: format 1 without checksums
 
 Format 1 was one flat object. Which settings were not the method's own stood only in the row's name,
 such as cifar10-resnet8-mixup,alpha=0.5+maccal,gamma=0.9-s2, so it is parsed here, and here alone.

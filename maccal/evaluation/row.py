@@ -93,10 +93,8 @@ class Ran:
     def words(self, stage: str) -> list[str]:
         """The changes of a stage, "settings" or "calibration", as a name shows them.
 
-        >>> Ran(
-        ...     "cifar10", "resnet8", "mixup", "maccal", 1, settings={"alpha": 0.5}, feedback="mixed",
-        ...     changes=("settings.alpha", "feedback"),
-        ... ).words("settings")
+        >>> changed = {"settings": {"alpha": 0.5}, "changes": ("settings.alpha", "feedback")}
+        >>> Ran("cifar10", "resnet8", "mixup", "maccal", 1, **changed).words("settings")
         ['alpha=0.5']
         """
         chosen = (self.settings if stage == "settings" else self.calibration) or {}

@@ -1,4 +1,4 @@
-"""The lines of the leaderboard: what each column sorts by and shows, and what opening a line shows."""
+"""The lines of the leaderboard: what each column sorts by and shows, and what opening one shows."""
 
 import math
 from collections.abc import Mapping
@@ -32,11 +32,13 @@ HEADINGS = (
     Heading("± seeds", "standard deviation over seeds"),
     Heading(
         "95 % interval",
-        "of the ECE on other test images, mean of the bootstrap intervals of the seeds; sorts by its upper end",
+        "of the ECE on other test images, mean of the bootstrap intervals of the seeds; "
+        "sorts by its upper end",
     ),
     Heading(
         "calibrated",
-        "where the ECE of a calibrated model with these confidences would fall; sorts by its upper end",
+        "where the ECE of a calibrated model with these confidences would fall; "
+        "sorts by its upper end",
     ),
     Heading(
         "paper",
@@ -179,8 +181,14 @@ def details(line: Line) -> dict[str, Any]:
         about["epochs"] = f"{epochs:.0f}"
     runs = []
     for seed, row in line.runs.items():
-        ece, verdict = points(row.number("ece")), row.verdict or ""
-        runs.append({"seed": seed, "ece": ece, "verdict": verdict, "bins": row.diagram})
+        runs.append(
+            {
+                "seed": seed,
+                "ece": points(row.number("ece")),
+                "verdict": row.verdict or "",
+                "bins": row.diagram,
+            }
+        )
     return {"about": about, "runs": runs}
 
 

@@ -38,7 +38,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table; `general` are notes about all of it, `notes` those that cells refer to, by erratum."""
+    """A table; `general` are notes about all of it, `notes` those of its cells, by erratum."""
 
     name: str
     title: str

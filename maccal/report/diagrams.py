@@ -1,4 +1,4 @@
-"""The reliability diagram, in two steps: prepare_*() turns results into arrays, plot_*() draws them.
+"""The reliability diagram: prepare_*() turns results into arrays, and plot_*() draws them.
 
 It shows, for every bin that holds rows, the accuracy against the mean confidence. Around the
 diagonal lies the null band: where a calibrated model's bins would fall 95 times in 100, given how
@@ -136,7 +136,8 @@ def plot_reliability(models: list[Reliability], theme: Theme | None = None) -> F
     tallest = max(float(model.share.max()) for model in models)
     for panel in range(rows * columns):
         row, column = divmod(panel, columns)
-        upper, lower = axes[2 * row, column], axes[2 * row + 1, column]
+        upper = axes[2 * row, column]
+        lower = axes[2 * row + 1, column]
         if panel >= len(models):
             upper.set_axis_off()
             lower.set_axis_off()
@@ -178,7 +179,8 @@ def draw_bins(axes: Axes, model: Reliability, theme: Theme, dot: float = 90) -> 
     axes.plot([0, 1], [0, 1], color=theme.quiet, linewidth=0.9, dashes=(4, 3), zorder=2)
     colour = np.where(model.accuracy < model.confidence, theme.over, theme.under)
     weight = np.where(model.share < FEW, 0.4, 1.0)  # bins of a handful of rows say little: pale
-    pale, strong = to_rgba_array(colour, 0.28 * weight), to_rgba_array(colour, weight)
+    strong = to_rgba_array(colour, weight)
+    pale = to_rgba_array(colour, 0.28 * weight)
     x, y = model.confidence, model.accuracy
     axes.bar(x, y - x, 0.62 * width, x, color=pale, linewidth=0, zorder=3)
     reach = axes.vlines(x, model.accuracy_low, model.accuracy_high, color=strong, zorder=4)
@@ -210,7 +212,8 @@ def ece_words(model: Reliability) -> tuple[str, str, str]:
 def draw_histogram(
     axes: Axes, model: Reliability, theme: Theme, tallest: float, first: bool
 ) -> None:
-    middle, width = (model.low + model.high) / 2, 0.86 * (model.high - model.low)
+    middle = (model.low + model.high) / 2
+    width = 0.86 * (model.high - model.low)
     axes.bar(middle, model.share, width, color=theme.quiet, alpha=0.55, linewidth=0)
     for key, dashes in LINES.items():
         axes.axvline(model.numbers[key], color=theme.ink, linewidth=1.2, linestyle=dashes)

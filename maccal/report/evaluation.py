@@ -78,7 +78,7 @@ def conclusions(pair: Compared) -> list[str]:
 
 
 def scale(key: str, models: list[Evaluated]) -> tuple[float, float]:
-    """The common range of a metric's small pictures: from zero, unless the numbers are far from it."""
+    """The common range of a metric's small pictures: from zero, unless all numbers are far off."""
     finite: list[float] = []
     for model in models:
         ends = [model.numbers.get(key + end, math.nan) for end in ("", *ENDS)]

@@ -53,7 +53,8 @@ def networks(book: Book, name: str, methods: Sequence[str]) -> list[Setting]:
 
 def measured(book: Book, methods: Sequence[str]) -> list[Setting]:
     """The settings in which one of the methods was run."""
-    return [s for s in book.settings if any(book.get(s, method) for method in methods)]
+    wanted = set(methods)
+    return sorted({line.setting for line in book.lines if line.variant in wanted})
 
 
 def sets_of(
@@ -186,7 +187,9 @@ def seconds(book: Book, setting: Setting, method: str) -> Entry:
 
 def ablation(book: Book) -> Sheet:
     steps = dict.fromkeys((row["row"], row["component"]) for row in paper.table("ablation"))
-    found = {s: [ablated(book, s, step) for step, _ in steps] for s in book.settings}
+    found = {}
+    for setting in book.settings:
+        found[setting] = [ablated(book, setting, step) for step, _ in steps]
     ours = [setting for setting, lines in found.items() if any(lines[1:-1])]
     settings = [*ours, *papers_own(ours)]
     cells = list(product(settings, ("accuracy", "ece", "aece", "mce")))

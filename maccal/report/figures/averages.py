@@ -46,7 +46,8 @@ def prepare_averages(rows: Rows) -> Averages:
     names = list(groups)
     eces = spreads(list(groups.values()), "ece")
     order = [names[index] for index in np.argsort(eces.mean, kind="stable")]
-    measures = {key: spreads([groups[name] for name in order], key) for key in MEASURES}
+    ordered = [groups[name] for name in order]
+    measures = {key: spreads(ordered, key) for key in MEASURES}
     return Averages(tuple(order), measures, tuple(settings_of(lines)), left_out(lines, order))
 
 

@@ -157,7 +157,7 @@ def diagram_of(curve: Numbers, numbers: Mapping[str, Any], name: str) -> Reliabi
 
 
 def plot_before_after(data: BeforeAfter, theme: Theme | None = None) -> Figure:
-    """Two rows, before and after: the map of logits, the matrix of angles, the calibration curve."""
+    """Two rows, before and after: map of logits, matrix of angles, calibration curve."""
     theme = theme or Theme()
     figure, axes = canvas(theme, 2, 3, 5.5, width_ratios=[1, 1, 1])
     for row, (name, one) in enumerate({"before": data.before, "after": data.after}.items()):

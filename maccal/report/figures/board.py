@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from maccal.bench import paper
-from maccal.bench.lines import Book, Line, Rows, Setting
+from maccal.bench.lines import Book, Line, Rows, Setting, average
 from maccal.bench.titles import in_order, set_title
 from maccal.report.figures.drawing import LONGEST, SIZE, bars_say, canvas, note, percent
 from maccal.report.figures.methods import (
@@ -69,7 +69,7 @@ def prepare_leaderboard(rows: Rows) -> Leaderboard:
     groups = run_everywhere(lines, settings)
     needed(groups, "method run on every data set and network", "table1")
     names = list(groups)
-    means = [np.mean([line.mean("ece") for line in groups[name]]) for name in names]
+    means = [average(groups[name], "ece") for name in names]
     order = [names[index] for index in np.argsort(means, kind="stable")]
     panels = []
     for number, setting in enumerate(settings):

@@ -79,7 +79,10 @@ def cost_of(data: str, lines: Sequence[Line], book: Book) -> Cost:
 def seconds_of(lines: Sequence[Line], book: Book) -> list[float]:
     """Of the whole training, mean over networks; one number per seed."""
     totals = [book.seconds(line) for line in lines]
-    return [fmean(total[seed] for total in totals) for seed in shared_seeds(lines)]
+    found = []
+    for seed in shared_seeds(lines):
+        found.append(fmean(total[seed] for total in totals))
+    return found
 
 
 def plot_cost(panels: Sequence[Cost], theme: Theme | None = None) -> Figure:

@@ -51,7 +51,7 @@ def spreads(groups: Sequence[Sequence[Line]], key: str) -> Spreads:
 
 
 def needed(lines: Iterable[Thing], what: str, grid: str) -> list[Thing]:
-    """The lines, or whatever they are, if there are any; ValueError else, naming the grid that makes them."""
+    """What is given, as a list; ValueError where it is empty, naming the grid that makes it."""
     found = list(lines)
     if not found:
         raise ValueError(f"no {what} among the rows; run `maccal bench {grid}`")

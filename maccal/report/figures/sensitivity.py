@@ -80,7 +80,7 @@ def mixing_of(method: str, lines: Sequence[Line]) -> Mixing:
 
 
 def plot_mixup(data: tuple[Setting, list[Mixing]], theme: Theme | None = None) -> Figure:
-    """ECE and accuracy over alpha; the methods stand a little apart, so that no bar hides another."""
+    """ECE and accuracy over alpha; methods stand a little apart, so that no bar hides another."""
     theme = theme or Theme()
     setting, lines = data
     figure, (axes,) = canvas(theme, 1, 2, 3.3)
@@ -166,7 +166,7 @@ def gamma_of(line: Line) -> float:
 
 
 def plot_gamma(data: Gamma, theme: Theme | None = None) -> Figure:
-    """One panel; the references are horizontal lines with their spread, named at their right end."""
+    """One panel; references are horizontal lines with their spread, named at their right end."""
     theme = theme or Theme()
     figure, ((axes,),) = canvas(theme, 1, 1, 3.5)
     ece = data.ece

@@ -99,7 +99,7 @@ def null_ends(rows: Sequence[Row], side: str) -> list[float]:
 
 
 def best_other(names: Sequence[str], values: np.ndarray) -> str:
-    """The method with the lowest value among those that are not in colour anyway, if there are any."""
+    """The method with the lowest value, of those that are not in colour anyway if there are any."""
     others = [index for index, name in enumerate(names) if name not in COMPARED]
     return names[min(others or range(len(names)), key=lambda index: values[index])]
 
