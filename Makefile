@@ -1,12 +1,17 @@
-# make demo   trains a small network, calibrates it and writes a report (no download beyond packages)
-# make test   all tests;   make lint   format, lint and types;   make bench   speed against the peers
-# make faults kills, damages, fuzzes, crowds and fills disks for an hour, and writes docs/reliability.md
+# make demo    trains a small network, calibrates it and writes a report (no download but packages)
+# make test    all tests, in a few minutes on two cores
+# make quick   those that are neither slow nor need a browser, several processes or real data: a minute
+# make lint    format, lint and types;   make format   mends what it can
+# make bench   speed against the peers
+# make faults  kills, damages, fuzzes, crowds and fills disks for an hour; writes docs/reliability.md
 # Each target sets up .venv by itself; `make clean` forgets it.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format bench faults clean
+QUICK := not slow and not browser and not distributed and not data
+
+.PHONY: demo test quick lint format bench faults clean
 
 demo: .venv/ready
 	$(BIN)/maccal demo --out build/demo
@@ -14,10 +19,15 @@ demo: .venv/ready
 test: .venv/ready
 	$(BIN)/pytest
 
+quick: .venv/ready
+	$(BIN)/pytest -m "$(QUICK)"
+
 lint: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --allow-untyped-calls --no-warn-unused-ignores benchmarks
+	$(BIN)/mypy --allow-untyped-calls --no-warn-unused-ignores examples
 
 format: .venv/ready
 	$(BIN)/ruff format .

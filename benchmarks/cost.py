@@ -1,6 +1,8 @@
 """What stage II costs: against the paper's way, and as N, D and K grow.
 
-    python benchmarks/cost.py SHARED build/networks          # writes results/cost.json and results/cost.md; about 20 minutes
+    python benchmarks/cost.py SHARED build/networks
+
+About 20 minutes; writes results/cost.json and results/cost.md.
 
 The paper runs the frozen network again in every epoch; maccal runs it once and trains on its
 features. Both are timed in one run on the same public ResNet-56 and the 50,000 CIFAR-10 training
@@ -141,17 +143,22 @@ def table(record: dict[str, Any]) -> str:
     lines = [
         "# What stage II costs",
         "",
-        f"`python benchmarks/cost.py SHARED build/networks` on {record['cores']} cores, torch {record['torch']}.",
+        "`python benchmarks/cost.py SHARED build/networks`"
+        f" on {record['cores']} cores, torch {record['torch']}.",
         "",
-        "**Against the paper's way** (the frozen network runs in every epoch), ResNet-56, 50,000 images, 40 epochs, one run:",
+        "**Against the paper's way** (the frozen network runs in every epoch),"
+        " ResNet-56, 50,000 images, 40 epochs, one run:",
         "",
         "| | seconds |",
         "|---|---:|",
-        f"| paper: 40 epochs of {c['epoch_through_the_network']:.1f} (one of them timed) | {c['paper']:.0f} |",
-        f"| maccal: features once {c['extract']:.1f}, stage II {c['stage2']:.1f} | {c['maccal']:.1f} |",
+        f"| paper: 40 epochs of {c['epoch_through_the_network']:.1f} (one of them timed)"
+        f" | {c['paper']:.0f} |",
+        f"| maccal: features once {c['extract']:.1f}, stage II {c['stage2']:.1f}"
+        f" | {c['maccal']:.1f} |",
         f"| **ratio** | **{c['ratio']:.0f}x** |",
         "",
-        "**As the features grow** (bottleneck 512, batches of 128, float16 on disk, feedback on 5,000 rows; a process each):",
+        "**As the features grow** (bottleneck 512, batches of 128, float16 on disk,"
+        " feedback on 5,000 rows; a process each):",
         "",
         "| rows | features | classes | epochs | seconds an epoch | peak memory (GB) |",
         "|---:|---:|---:|---:|---:|---:|",
@@ -161,7 +168,8 @@ def table(record: dict[str, Any]) -> str:
         lines.append(f"| {' | '.join(cells)} | {r['per_epoch']:.2f} | {r['peak_rss_gb']:.2f} |")
     lines += [
         "",
-        "Memory is the peak resident set of the whole process, Python and torch included (about 0.4 GB before any features).",
+        "Memory is the peak resident set of the whole process, Python and torch included"
+        " (about 0.4 GB before any features).",
     ]
     return "\n".join(lines) + "\n"
 

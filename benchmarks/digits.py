@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from rich.progress import Progress
 
-from maccal.calibration.mac_cal import calibrate
+from maccal.calibration.model import calibrate
 from maccal.cli.demo import DEFAULT_TASK, digits, fit, one_thread
 from maccal.io import write
 from maccal.metrics import summary
@@ -38,15 +38,16 @@ def rows(seed: int) -> list[dict[str, Any]]:
             for name, model in models.items()
         }
     kept = ("accuracy", "ece", "ece_low", "ece_high", "ece_null_low", "ece_null_high", "nll")
-    return [
-        {"kind": name, "seed": seed, **{key: round(numbers[key], 6) for key in kept}}
-        for name, numbers in made.items()
-    ]
+    found = []
+    for name, numbers in made.items():
+        rounded = {key: round(numbers[key], 6) for key in kept}
+        found.append({"kind": name, "seed": seed, **rounded})
+    return found
 
 
 if __name__ == "__main__":
     with one_thread():
-        found = [row for seed in (1, 2, 3) for row in rows(seed)]
+        found = [*rows(1), *rows(2), *rows(3)]
     for row in found:
         print(row["kind"], row["seed"], f"accuracy {row['accuracy']:.4f} ECE {row['ece']:.4f}")
     write(

@@ -1,7 +1,7 @@
 """What large inputs cost on one thread, now and before, side by side in one run.
 
-    python benchmarks/load.py --before 42c641b        # the one command; about 25 minutes on a quiet machine, --quick for 8
-    python benchmarks/load.py                         # without an earlier version: half the time
+    python benchmarks/load.py --before 42c641b   # 25 minutes on a quiet machine, --quick for 8
+    python benchmarks/load.py                    # without an earlier version: half the time
 
 `--before` names an earlier commit. It is checked out beside this one, its kernels are compiled, and
 a process of its own runs it; every job runs in turns, now, before, now, before, and a ratio is the
@@ -9,9 +9,11 @@ median of the ratios of neighbours. Without the `bench` extra the peers of the t
 out, and the table says so.
 
     summary      every metric of N x K probabilities, or logits, without intervals
-    ece          top label and 15 bins; `plain` is what one writes down: max, compare, bucketize, three bincounts
+    ece          top label and 15 bins; `plain` is what one writes down: max, compare, bucketize,
+                 three bincounts
     temperature  TemperatureScaling.fit and its peers
-    evaluate     the verb `maccal evaluate` of five million rows of ten logits, the whole process; and where the time goes
+    evaluate     the verb `maccal evaluate` of five million rows of ten logits, the whole process;
+                 and where the time goes
 
 A read pass is `probs.sum()`: one trip through the N x K float32 numbers. Writes results/load.md and
 results/load.json.
@@ -86,7 +88,7 @@ def turns(
     """Every job by every version in turns, after a warm-up: the answers, in their order."""
     for worker in workers.values():
         worker.ask(kind, *size)
-    seen: dict[str, Any] = {f"{who}: {name}": [] for who in workers for name in names}
+    seen: dict[str, Any] = {}
     for turn in range(repeats + 1):
         for name in names:
             for who, worker in workers.items():
@@ -94,8 +96,8 @@ def turns(
                     continue
                 answer = worker.ask("run", name)
                 if turn:
-                    seen[f"{who}: {name}"].append(answer)
-    return {key: answers for key, answers in seen.items() if answers}
+                    seen.setdefault(f"{who}: {name}", []).append(answer)
+    return seen
 
 
 def median(seen: dict[str, Any], key: str) -> float:
@@ -153,10 +155,8 @@ def load_lines(loads: dict[str, dict[str, Any]], both: bool) -> list[str]:
             gain = f"**{ratio(seen, f'before: {name}', f'now: {name}'):.1f}x**" if both else ""
             lines.append(f"| {size} | {name} | {before} | **{now:.1f}** | {gain} |")
     for size, seen in loads.items():
-        lines += [
-            "",
-            f"{size}: ECE is {ratio(seen, 'now: plain', 'now: ece'):.1f} times as fast as max-and-bucketize.",
-        ]
+        faster = f"{ratio(seen, 'now: plain', 'now: ece'):.1f}"
+        lines += ["", f"{size}: ECE is {faster} times as fast as max-and-bucketize."]
     return lines
 
 
@@ -210,13 +210,15 @@ def page(record: dict[str, Any]) -> str:
         "# Large inputs on one thread",
         "",
         f"`python benchmarks/load.py{before}`, one thread, torch {version('torch')}, float32.",
-        "Versions and jobs in turns in one run; ratios are medians of neighbours. A read pass is one `sum` of the N x K numbers.",
+        "Versions and jobs in turns in one run; ratios are medians of neighbours."
+        " A read pass is one `sum` of the N x K numbers.",
         "",
         *load_lines(record["loads"], both),
         "",
         "## The exact temperature",
         "",
-        "Milliseconds, and in brackets the temperature found. The peers stop where they stop; ours is the optimum.",
+        "Milliseconds, and in brackets the temperature found."
+        " The peers stop where they stop; ours is the optimum.",
         "",
         *fit_lines(record["fits"], both),
         "",

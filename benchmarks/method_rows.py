@@ -33,12 +33,16 @@ def page(name: str, book: Book) -> str:
         shown = dict.fromkeys(
             ["vanilla", name, "maccal" if name == "vanilla" else f"{name}+maccal"]
         )
-        lines = [f"| {key} | {words(line)} |" for key in shown if (line := book.get(setting, key))]
+        lines = []
+        for key in shown:
+            line = book.get(setting, key)
+            if line:
+                lines.append(f"| {key} | {words(line)} |")
         parts += [f"{setting.title}, {setting.model}:", "", *HEAD, *lines, ""]
-    seeds = sorted({seed for line in book.lines for seed in line.runs})
+    seeds = sorted(set().union(*(line.runs for line in book.lines)))
     note = (
-        f"Means over seeds {', '.join(map(str, seeds))}, and the standard deviation of ECE over them. Small networks that know "
-        "their images by heart: [benchmark.md](../benchmark.md)."
+        f"Means over seeds {', '.join(map(str, seeds))}, and the standard deviation of ECE over"
+        " them. Small networks that know their images by heart: [benchmark.md](../benchmark.md)."
     )
     return "\n".join([*parts, note, ""])
 

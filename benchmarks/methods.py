@@ -1,7 +1,9 @@
 """What a method costs: a training step against vanilla's, and a second stage against the epochs it
 would cost the paper's way.
 
-    python benchmarks/methods.py SHARED build/networks      # about eight minutes on two cores; writes results/methods.json and .md
+    python benchmarks/methods.py SHARED build/networks
+
+About eight minutes on two cores; writes results/methods.json and .md.
 
 Single steps of all methods take turns on the same network, images and cores; the ratio is the
 median over rounds of the ratio within a round, with its quartiles. PLP is the mean over its cuts,
@@ -15,16 +17,19 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import torch
-from networks import cifar
+from networks import channels_last, cifar
+from torch import nn
 
 from maccal.bench.paper import table as table_of
 from maccal.calibration.mac_cal import calibrate_head
 from maccal.calibration.stage2 import BOTTLENECK, Stage2
-from maccal.calibration.tst import TwoStage, two_stage_head
+from maccal.calibration.tst import TwoStage
+from maccal.calibration.two_stage import two_stage_head
 from maccal.data.pixels import CIFAR
 from maccal.data.split import Split
 from maccal.features.extraction import extract
@@ -32,8 +37,7 @@ from maccal.io import write
 from maccal.methods.registry import METHODS, settings_of
 from maccal.models import build
 from maccal.runs.making import Batches
-from maccal.training import Objective
-from maccal.training.loop import Training
+from maccal.training import Objective, Training
 from maccal.training.memory import keep_memory
 from maccal.training.recipe import RECIPES, Recipe
 
@@ -42,7 +46,10 @@ MODEL, ROUNDS, BATCH = "resnet20", 41, 128
 
 
 def paper(name: str) -> list[float] | None:
-    """Least and most of Table 4 relative to vanilla; of a second stage, the extra cost of an epoch."""
+    """Least and most of Table 4 relative to vanilla.
+
+    Of a second stage, the extra cost of an epoch.
+    """
     seconds = {
         (row["method"], row["data"], row["model"]): row["seconds"] for row in table_of("cost")
     }
@@ -84,15 +91,21 @@ def first_stages(train: Split) -> tuple[list[dict], float]:
     names = [name for name, row in METHODS.items() if row.objective]
     # one in the middle of each of its cuts
     epochs = {name: [0] for name in names} | {"plp": [25, 75, 125, 175, 225, 275, 325]}
-    work = {(name, epoch): steps(name, train, epoch) for name in names for epoch in epochs[name]}
+    work = {}
+    for name in names:
+        for epoch in epochs[name]:
+            work[name, epoch] = steps(name, train, epoch)
     for contestant in (*work.values(), *work.values()):
         seconds(contestant)  # warm-up
-    rounds = [{key: seconds(contestant) for key, contestant in work.items()} for _ in range(ROUNDS)]
+    rounds = []
+    for _ in range(ROUNDS):
+        rounds.append({key: seconds(contestant) for key, contestant in work.items()})
     rows = []
     for name in names:
-        ratios = [
-            statistics.mean(r[name, e] for e in epochs[name]) / r["vanilla", 0] for r in rounds
-        ]
+        ratios = []
+        for spent in rounds:
+            mean = statistics.mean(spent[name, epoch] for epoch in epochs[name])
+            ratios.append(mean / spent["vanilla", 0])
         low, middle, high = (round(quartile, 3) for quartile in statistics.quantiles(ratios, n=4))
         table4 = (
             {"as table 4": round(0.9 * middle + 0.1, 3), "paper": paper(name)}
@@ -105,24 +118,21 @@ def first_stages(train: Split) -> tuple[list[dict], float]:
 
 def second_stages(images: torch.Tensor, labels: torch.Tensor, step: float) -> list[dict]:
     torch.manual_seed(1)
-    network, whole, rows = (
-        build(MODEL, 10).to(memory_format=torch.channels_last),
-        step * 45_000 / BATCH * 40,
-        [],
-    )
+    network = channels_last(build(MODEL, 10))
+    whole = step * 45_000 / BATCH * 40
+    rows = []
     start = time.perf_counter()
     train = extract(network, Batches(Split(images[:45_000], labels[:45_000]), CIFAR))
     once = time.perf_counter() - start
     val = extract(network, Batches(Split(images[45_000:], labels[45_000:]), CIFAR))
-    jobs = {
-        "tst": TwoStage(),
-        "vtst": TwoStage(variational=True),
-        "maccal": Stage2(hidden=BOTTLENECK),
+    jobs: dict[str, Callable[..., nn.Module]] = {
+        "tst": partial(two_stage_head, config=TwoStage()),
+        "vtst": partial(two_stage_head, config=TwoStage(variational=True)),
+        "maccal": partial(calibrate_head, config=Stage2(hidden=BOTTLENECK)),
     }
-    for name, config in jobs.items():
+    for name, make in jobs.items():
         start = time.perf_counter()
-        make = calibrate_head if isinstance(config, Stage2) else two_stage_head
-        make(*train, val=val, config=config)
+        make(*train, val=val)
         spent = time.perf_counter() - start
         rows.append(
             {
@@ -143,14 +153,12 @@ def table(first: list[dict], second: list[dict]) -> str:
         "|---|---:|---:|---:|---:|",
     ]
     for row in first:
-        both = (
-            f"{row['as table 4']:.2f} | {row['paper'][0]:.2f} to {row['paper'][1]:.2f}"
-            if row.get("paper")
-            else "|"
-        )
-        lines.append(
-            f"| {row['method']} | {row['ratio']:.2f} | {row['low']:.2f} to {row['high']:.2f} | {both} |"
-        )
+        both = "|"
+        if row.get("paper"):
+            least, most = row["paper"]
+            both = f"{row['as table 4']:.2f} | {least:.2f} to {most:.2f}"
+        quartiles = f"{row['low']:.2f} to {row['high']:.2f}"
+        lines.append(f"| {row['method']} | {row['ratio']:.2f} | {quartiles} | {both} |")
     lines += [
         "",
         "| second stage | features, s | head, s | of 40 vanilla epochs | paper's Table 4 |",
@@ -158,9 +166,8 @@ def table(first: list[dict], second: list[dict]) -> str:
     ]
     for row in second:
         theirs = f"{row['paper'][0]:.2f} to {row['paper'][1]:.2f}"
-        lines.append(
-            f"| {row['method']} | {row['extract']:.1f} | {row['head']:.1f} | {row['ratio']:.3f} | {theirs} |"
-        )
+        ours = f"{row['extract']:.1f} | {row['head']:.1f} | {row['ratio']:.3f}"
+        lines.append(f"| {row['method']} | {ours} | {theirs} |")
     lines += [
         "",
         "maccal with the paper's bottleneck, `hidden=512`; the default, a linear head, is cheaper.",

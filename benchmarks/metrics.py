@@ -1,7 +1,7 @@
 """How fast is ECE? Ours against every package we know, and against one read of the array, in one
 run.
 
-    make bench            # or: python benchmarks/metrics.py [--quick]     about five minutes on two cores
+    make bench            # or: python benchmarks/metrics.py [--quick]; five minutes on two cores
 
 Each (package, size) runs in its own process on the same generated probabilities: one warm-up, then
 the median of the repeats. Peak memory is how far the process rises above the input during the first
@@ -200,9 +200,12 @@ def table(rows: list[dict], intervals: dict[str, float]) -> str:
     lines = [
         "# ECE: time and memory",
         "",
-        f"`python benchmarks/metrics.py`, {torch.get_num_threads()} threads, torch {version('torch')}, float32, 15 bins.",
-        "Milliseconds (median of the repeats; all sizes and packages one after the other in one run) and, in brackets, the peak",
-        "memory above the input in MB. `read_pass` is `probs.sum()`: the least that anything costs that looks at every number.",
+        f"`python benchmarks/metrics.py`, {torch.get_num_threads()} threads,"
+        f" torch {version('torch')}, float32, 15 bins.",
+        "Milliseconds (median of the repeats; all sizes and packages one after the other in one"
+        " run) and, in brackets, the peak",
+        "memory above the input in MB. `read_pass` is `probs.sum()`:"
+        " the least that anything costs that looks at every number.",
         "",
         "| N x K | " + " | ".join(names) + " | best peer / maccal | maccal / read pass |",
         "|---" * (len(names) + 3) + "|",
@@ -211,13 +214,15 @@ def table(rows: list[dict], intervals: dict[str, float]) -> str:
         here = [cell[name, n, k] for name in names]
         best_peer = min(r["seconds"] for r in here[2:] if not math.isnan(r["seconds"]))
         cells = [f"{1e3 * r['seconds']:.1f} ({r['peak_bytes'] / 1e6:.0f})" for r in here]
-        ratios = f"**{best_peer / here[1]['seconds']:.1f}x** | {here[1]['seconds'] / here[0]['seconds']:.2f}x"
+        ours = here[1]["seconds"]
+        ratios = f"**{best_peer / ours:.1f}x** | {ours / here[0]['seconds']:.2f}x"
         lines.append(f"| {n:,} x {k} | " + " | ".join(cells) + f" | {ratios} |")
     lines += [
         "",
         f"Intervals: 1,000 bootstrap and 1,000 null resamples of nine statistics: {took}.",
         "",
-        f"Peers: {', '.join(packages)}. scikit-learn has no ECE: its column is `calibration_curve` plus what a user adds.",
+        f"Peers: {', '.join(packages)}."
+        " scikit-learn has no ECE: its column is `calibration_curve` plus what a user adds.",
         f"The values differ from ours by up to {apart:.1e}, where sums are kept in float32.",
     ]
     return "\n".join(lines) + "\n"

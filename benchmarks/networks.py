@@ -1,11 +1,12 @@
 """The networks of the benchmarks: public ResNets for CIFAR-10, and small ones trained here on
 CIFAR-10 and CIFAR-100.
 
-    python benchmarks/networks.py SHARED build/networks      # trains the small ones: about ten minutes each on one core
+    python benchmarks/networks.py SHARED build/networks
 
-SHARED holds data/unpack and data/nets. The public networks err on 8.27, 7.37, 6.90 and 6.61 % of
-the CIFAR-10 test images. The small ones are made to differ in how much worse they do on unseen
-images: subsets and whole sets, with and without augmentation.
+trains the small ones, about ten minutes each on one core. SHARED holds data/unpack and data/nets.
+The public networks err on 8.27, 7.37, 6.90 and 6.61 % of the CIFAR-10 test images. The small ones
+are made to differ in how much worse they do on unseen images: subsets and whole sets, with and
+without augmentation.
 """
 
 import subprocess
@@ -14,13 +15,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maccal.data.augment import crop_and_flip
-from maccal.data.readers.cifar import FILES, from_pickle
+from maccal.data.readers.cifar import PICKLES, pickle_parts
 from maccal.io import write_with
 from maccal.models import Net, build, load_public
 
@@ -29,10 +31,17 @@ STD = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
 PUBLIC = (20, 32, 44, 56)
 
 
+Network = TypeVar("Network", bound=nn.Module)
+
+
+def channels_last(network: Network) -> Network:
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
 def public(shared: Path, depth: int) -> Net:
     """A public trained network, in eval mode."""
     file = next((shared / "data" / "nets").glob(f"resnet{depth}-*.th"))
-    return load_public(build(f"resnet{depth}", 10), file).to(memory_format=torch.channels_last)
+    return channels_last(load_public(build(f"resnet{depth}", 10), file))
 
 
 @cache
@@ -40,11 +49,11 @@ def cifar(
     shared: Path, folder: Path, classes: int
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Training and test images (uint8 N x 3 x 32 x 32) and labels of CIFAR-10 or CIFAR-100."""
-    name, parts, test, key = FILES[classes]
-    if not (folder / name).exists():
-        command = [sys.executable, shared / "data" / "unpack", folder, f"cifar{classes}"]
+    files = PICKLES[classes]
+    if not (folder / files.folder).exists():
+        command = [sys.executable, str(shared / "data" / "unpack"), str(folder), f"cifar{classes}"]
         subprocess.run(command, check=True, capture_output=True)
-    *train, last = (from_pickle(folder / name / part, key, classes) for part in (*parts, test))
+    *train, last = pickle_parts(folder / files.folder, classes)
     return (torch.cat([s.images for s in train]), torch.cat([s.labels for s in train])), (
         last.images,
         last.labels,
@@ -109,7 +118,7 @@ def trained(shared: Path, folder: Path, name: str, seed: int = 1) -> nn.Sequenti
     """
     row = TRAINED[name]
     torch.manual_seed(seed)
-    network = small(row.classes, row.width).to(memory_format=torch.channels_last)
+    network = channels_last(small(row.classes, row.width))
     file = folder / f"{name}-s{seed}.pt"
     if not file.exists():
         images, labels = training_set(shared, folder, row, seed)

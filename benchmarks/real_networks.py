@@ -1,8 +1,11 @@
 """Stage II on real networks: what each kind of feedback is worth, the paper's own reading, and its
 ablation.
 
-    python benchmarks/real_networks.py SHARED build/networks [NETWORK ...]     # adds missing rows to results/real_networks.jsonl
-    python benchmarks/real_networks.py table                                   # results/real_networks.md from the rows
+    python benchmarks/real_networks.py SHARED build/networks [NETWORK ...]
+    python benchmarks/real_networks.py table
+
+The first adds missing rows to results/real_networks.jsonl, the second makes
+results/real_networks.md of them.
 
 Four public ResNets for CIFAR-10 and small networks trained here (networks.py). One half of the
 10,000 test images gives held-out labels where a row needs them, the other half is measured; then
@@ -15,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -23,7 +27,8 @@ import torch
 from networks import PUBLIC, TRAINED, cifar, normalised, public, trained, training_set
 from torch import Tensor, nn
 
-from maccal.calibration.mac_cal import calibrate_heads, mean_confidence
+from maccal.calibration.mac_cal import calibrate_heads
+from maccal.calibration.model import mean_confidence
 from maccal.calibration.stage2 import ABLATION, BOTTLENECK, Stage2
 from maccal.calibration.temperature import TemperatureScaling
 from maccal.features.extraction import Features, extract, find_head
@@ -90,7 +95,8 @@ def rotated(x: Tensor, degrees: float, g: torch.Generator) -> Tensor:
 def cut(x: Tensor, size: int, g: torch.Generator) -> Tensor:
     """A square of each image in the images' mean colour."""
     top, left = torch.randint(33 - size, (2, len(x), 1, 1), generator=g)
-    across, down = torch.arange(32)[None, None], torch.arange(32)[None, :, None]
+    across = torch.arange(32)[None, None]
+    down = torch.arange(32)[None, :, None]
     hole = (down >= top) & (down < top + size) & (across >= left) & (across < left + size)
     return torch.where(hole[:, None], x.float().mean((0, 2, 3), keepdim=True), x.float())
 
@@ -103,13 +109,11 @@ def prepare(shared: Path, folder: Path, name: str) -> Network:
     """The features of a network, extracted once."""
     if name in TRAINED:
         network: nn.Module = trained(shared, folder, name)
-        train, (test, test_y) = (
-            training_set(shared, folder, TRAINED[name], 1),
-            cifar(shared, folder, TRAINED[name].classes)[1],
-        )
+        train = training_set(shared, folder, TRAINED[name], 1)
+        _, test = cifar(shared, folder, TRAINED[name].classes)
     else:
         network = public(shared, int(name.removeprefix("resnet")))
-        train, (test, test_y) = cifar(shared, folder, 10)
+        train, test = cifar(shared, folder, 10)
     chosen = torch.randperm(len(train[1]), generator=torch.Generator().manual_seed(0))[:5000]
     some, labels = train[0][chosen], train[1][chosen]
     g = torch.Generator().manual_seed(0)
@@ -117,13 +121,9 @@ def prepare(shared: Path, folder: Path, name: str) -> Network:
     seen |= {f"mixed {share}": mixed(loader(some, labels), share) for share in SHARES}
     head = network.get_submodule(find_head(network, loader(some[:8], labels[:8])[0]))
     assert isinstance(head, nn.Linear)
-    views = {
-        view: extract(network, batches, cache=folder / "cache") for view, batches in seen.items()
-    }
-    whole = (
-        extract(network, loader(*part), cache=folder / "cache") for part in (train, (test, test_y))
-    )
-    return Network(name, *whole, head, views)
+    features = partial(extract, network, cache=folder / "cache")
+    views = {view: features(batches) for view, batches in seen.items()}
+    return Network(name, features(loader(*train)), features(loader(*test)), head, views)
 
 
 def accuracy(z: Tensor, y: Tensor, head: nn.Module) -> float:
@@ -229,8 +229,9 @@ def stage_one(net: Network) -> list[dict[str, Any]]:
     rows = []
     with torch.inference_mode():
         for which in (0, 1):
-            logits, other = net.head(net.half(which).z), net.head(net.half(1 - which).z)
-            scaling = TemperatureScaling().fit(other, net.half(1 - which).y)
+            logits = net.head(net.half(which).z)
+            other = net.half(1 - which)
+            scaling = TemperatureScaling().fit(net.head(other.z), other.y)
             more = {"train_accuracy": accuracy(*net.train, net.head)}
             rows.append(row(net, "stage I", 0, which, logits, **more))
             rows.append(
@@ -260,20 +261,16 @@ def run(
         "seconds": round((time.perf_counter() - start) / len(seeds), 2),
         "threads": torch.get_num_threads(),
     }
-    known = {"known_accuracy": arguments["accuracy"]} if "accuracy" in arguments else {}
-    return [
-        row(
-            net,
-            kind,
-            seed,
-            which,
-            head(net.half(which).z),
-            keep=round(head.history[-1]["keep"], 4),
-            **{**known, **more},
-        )  # type: ignore[index, union-attr]
-        for seed, head in zip(seeds, heads, strict=True)
-        for which in halves
-    ]
+    if "accuracy" in arguments:
+        more = {"known_accuracy": arguments["accuracy"], **more}
+    rows = []
+    for seed, head in zip(seeds, heads, strict=True):
+        history: Any = head.history
+        keep = round(history[-1]["keep"], 4)
+        for which in halves:
+            logits = head(net.half(which).z)
+            rows.append(row(net, kind, seed, which, logits, keep=keep, **more))
+    return rows
 
 
 def read() -> list[dict[str, Any]]:
@@ -285,11 +282,12 @@ def add(rows: list[dict[str, Any]]) -> None:
         file.write("".join(json.dumps(r) + "\n" for r in rows))
     for name in dict.fromkeys((r["network"], r["kind"]) for r in rows):
         these = [r for r in rows if (r["network"], r["kind"]) == name]
-        print(
-            *name,
-            *(f"{k} {mean(r[k] for r in these):.4f}" for k in ("accuracy", "ece", "nll")),
-            flush=True,
-        )
+        words = [f"{key} {average(these, key):.4f}" for key in ("accuracy", "ece", "nll")]
+        print(*name, *words, flush=True)
+
+
+def average(rows: list[dict[str, Any]], key: str) -> float:
+    return mean(r[key] for r in rows)
 
 
 def main(shared: Path, folder: Path, names: list[str]) -> None:
@@ -309,25 +307,31 @@ def main(shared: Path, folder: Path, names: list[str]) -> None:
 
 TEXT = """# Stage II on real networks
 
-`python benchmarks/real_networks.py SHARED build/networks`; rows in [real_networks.jsonl](real_networks.jsonl).
-Accuracy / ECE in %, mean over both halves of the test images and the seeds of stage II ({seeds}; trials have one).
-Behind ± the standard deviation of ECE over the seeds, halves averaged. 15 bins, 5,000 images measured.
+`python benchmarks/real_networks.py SHARED build/networks`; rows in
+[real_networks.jsonl](real_networks.jsonl). Accuracy / ECE in %, mean over both halves of the test
+images and the seeds of stage II ({seeds}; trials have one). Behind ± the standard deviation of
+ECE over the seeds, halves averaged. 15 bins, 5,000 images measured.
 
 ## The public ResNets for CIFAR-10
 
 {public}
 
-The last column is the mean over the networks. A calibrated model with the confidences of "held out" would score {null}.
+The last column is the mean over the networks. A calibrated model with the confidences of "held
+out" would score {null}.
 
-- *held out*: the feedback looks at 5,000 (or 500) held-out labels, the same on which the temperature was fitted.
-- *mixed*: no held-out image; the feedback looks at training images mixed with others, 0.7 x + 0.3 x'. *capped*: but never
-  asks for more confidence there than the network had as trained. `calibrate(model, train)` does this.
-- *linear*: the default, `Stage2()`. All other rows have the paper's bottleneck, `Stage2(hidden=512)`.
-- *accuracy known*: the accuracy on unseen images is given, nothing else; *unlabelled*: and 5,000 such images without labels.
+- *held out*: the feedback looks at 5,000 (or 500) held-out labels, the same on which the
+  temperature was fitted.
+- *mixed*: no held-out image; the feedback looks at training images mixed with others, 0.7 x + 0.3
+  x'. *capped*: but never asks for more confidence there than the network had as trained.
+  `calibrate(model, train)` does this.
+- *linear*: the default, `Stage2()`. All other rows have the paper's bottleneck,
+  `Stage2(hidden=512)`.
+- *accuracy known*: the accuracy on unseen images is given, nothing else; *unlabelled*: and 5,000
+  such images without labels.
 - *gamma*: neither; on the training images confidence is to be gamma x accuracy.
-- *paper*: the equations as printed, `Stage2.paper()`. *ablation*: `Stage2.ablation(row)`, the other choices as by default,
-  with gamma 0.97. The row "decaying" is "gamma 0.97"; "static" gives the very same heads, because the gap never reaches
-  the bound of Eq. 13 on these networks.
+- *paper*: the equations as printed, `Stage2.paper()`. *ablation*: `Stage2.ablation(row)`, the
+  other choices as by default, with gamma 0.97. The row "decaying" is "gamma 0.97"; "static" gives
+  the very same heads, because the gap never reaches the bound of Eq. 13 on these networks.
 
 ## What else was tried, and other networks
 
@@ -336,7 +340,8 @@ Trained here: {trained}.
 {others}
 
 - *accuracy of mixed 0.765*: the accuracy on mixed images taken for the accuracy on unseen ones.
-- *accuracy of neighbours*: the same with the leave-one-out accuracy of ten nearest neighbours among the training features.
+- *accuracy of neighbours*: the same with the leave-one-out accuracy of ten nearest neighbours
+  among the training features.
 - *features ...*: the views made of features, not of images.
 """
 PUBLIC_ROWS = [
@@ -357,52 +362,51 @@ PUBLIC_ROWS = [
 def cell(rows: list[dict[str, Any]]) -> str:
     if not rows:
         return ""
-    by_seed = [
-        mean(r["ece"] for r in rows if r["seed"] == seed)
-        for seed in sorted({r["seed"] for r in rows})
-    ]
+    by_seed = []
+    for seed in sorted({r["seed"] for r in rows}):
+        by_seed.append(average([r for r in rows if r["seed"] == seed], "ece"))
     spread = f" ± {100 * stdev(by_seed):.2f}" if len(by_seed) > 1 else ""
-    return f"{100 * mean(r['accuracy'] for r in rows):.2f} / {100 * mean(by_seed):.2f}{spread}"
+    return f"{100 * average(rows, 'accuracy'):.2f} / {100 * mean(by_seed):.2f}{spread}"
 
 
-def grid(rows: list[dict[str, Any]], networks: list[str], kinds: list[str], average: bool) -> str:
+def of(rows: list[dict[str, Any]], network: str, kind: str) -> list[dict[str, Any]]:
+    return [r for r in rows if (r["network"], r["kind"]) == (network, kind)]
+
+
+def grid(rows: list[dict[str, Any]], networks: list[str], kinds: list[str], with_mean: bool) -> str:
     lines = [
-        f"| | {' | '.join(networks)} |{' mean ECE |' if average else ''}",
-        "|---" * (1 + len(networks) + average) + "|",
+        f"| | {' | '.join(networks)} |{' mean ECE |' if with_mean else ''}",
+        "|---" * (1 + len(networks) + with_mean) + "|",
     ]
     for kind in kinds:
-        groups = [
-            [r for r in rows if (r["network"], r["kind"]) == (name, kind)] for name in networks
-        ]
+        groups = [of(rows, name, kind) for name in networks]
         line = f"| {kind} | {' | '.join(cell(group) for group in groups)} |"
-        lines.append(
-            line
-            + (
-                f" {100 * mean(mean(r['ece'] for r in group) for group in groups):.2f} |"
-                if average
-                else ""
-            )
-        )
+        if with_mean:
+            line += f" {100 * mean(average(group, 'ece') for group in groups):.2f} |"
+        lines.append(line)
     return "\n".join(lines)
+
+
+def described(name: str, stage_one: list[dict[str, Any]]) -> str:
+    """A network trained here, with how well it knows its images."""
+    data = TRAINED[name]
+    plain = "" if data.augment else ", no augmentation"
+    right = 100 * stage_one[0]["train_accuracy"]
+    images = f"CIFAR-{data.classes}, {data.images:,} images{plain}"
+    return f"{name}: {images}, training accuracy {right:.1f} %"
 
 
 def table() -> None:
     rows = read()
-    here = [name for name in NETWORKS if any(r["network"] == name for r in rows)]
-    public_names, small_names = (
-        [n for n in here if n not in TRAINED],
-        [n for n in here if n in TRAINED],
-    )
+    measured = {r["network"] for r in rows}
+    here = [name for name in NETWORKS if name in measured]
+    public_names = [n for n in here if n not in TRAINED]
+    small_names = [n for n in here if n in TRAINED]
     tried = list(dict.fromkeys(r["kind"] for r in rows if r["network"] in small_names))
     held = [r for r in rows if r["kind"] == "held out" and r["network"] in public_names]
-    null = " to ".join(
-        f"{100 * mean(r[k] for r in held):.2f}" for k in ("ece_null_low", "ece_null_high")
-    )
-    about = "; ".join(
-        f"{n}: CIFAR-{TRAINED[n].classes}, {TRAINED[n].images:,} images{'' if TRAINED[n].augment else ', no augmentation'}, "
-        f"training accuracy {100 * next(r['train_accuracy'] for r in rows if (r['network'], r['kind']) == (n, 'stage I')):.1f} %"
-        for n in small_names
-    )
+    low, high = (100 * average(held, f"ece_null_{end}") for end in ("low", "high"))
+    null = f"{low:.2f} to {high:.2f}"
+    about = "; ".join(described(name, of(rows, name, "stage I")) for name in small_names)
     text = TEXT.format(
         seeds=", ".join(map(str, SEEDS)),
         public=grid(rows, public_names, PUBLIC_ROWS, True),

@@ -2,11 +2,12 @@
 without, and against an older maccal.
 
     python benchmarks/report.py                    # about a minute; writes results/report.json
-    python benchmarks/report.py OLDER_CHECKOUT     # the same, and how many times longer one takes from before rows had checksums
+    python benchmarks/report.py OLDER_CHECKOUT     # the same, and how many times longer it takes
 
-The rows are those of results/bench-cpu.jsonl, again and again with other seeds. Every command is a
-process of its own on one thread; they take turns, and a ratio is the median over rounds of the
-ratio within a round, with its quartiles.
+An older checkout is one from before rows had checksums. The rows are those of
+results/bench-cpu.jsonl, again and again with other seeds. Every command is a process of its own on
+one thread; they take turns, and a ratio is the median over rounds of the ratio within a round, with
+its quartiles.
 """
 
 import json
@@ -23,11 +24,15 @@ from maccal.evaluation.row import PARTS, Row, read_rows, write_rows
 
 HERE = Path(__file__).parents[1]
 ROWS, ROUNDS = 1000, 5
-NEEDED = "import matplotlib.figure, matplotlib.backends.backend_svg, scipy.special, jinja2, rich.console, tyro"
+NEEDED = (
+    "import matplotlib.figure, matplotlib.backends.backend_svg, scipy.special, jinja2,"
+    " rich.console, tyro"
+)
 
 
 def more_rows() -> list[Row]:
-    found, made = read_rows(HERE / "results" / "bench-cpu.jsonl"), []
+    found = read_rows(HERE / "results" / "bench-cpu.jsonl")
+    made = []
     for number in range(ROWS):
         row = found[number % len(found)]
         assert row.ran is not None
@@ -72,7 +77,8 @@ def seconds(words: list[str], checkout: Path) -> float:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         made = more_rows()
-        rows, old = Path(folder) / "rows.jsonl", Path(folder) / "old.jsonl"
+        rows = Path(folder) / "rows.jsonl"
+        old = Path(folder) / "old.jsonl"
         write_rows(rows, made)
         # of version 0: no checksums
         old.write_text("".join(json.dumps(flat(row)) + "\n" for row in made))

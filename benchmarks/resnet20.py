@@ -1,11 +1,12 @@
 """A real overconfident network, calibrated: a public ResNet-20 for CIFAR-10 as trained, with a
 temperature, and with MaC-Cal.
 
-    python benchmarks/resnet20.py SHARED build/networks      # SHARED holds data/unpack and data/nets; about two minutes
+    python benchmarks/resnet20.py SHARED build/networks
 
-The network errs on 8.27 % of the 10,000 test images. The temperature is fitted on the even test
-images; MaC-Cal sees the training images only. All three are measured on the odd test images. Writes
-docs/reliability.png and results/resnet20.json.
+SHARED holds data/unpack and data/nets; about two minutes. The network errs on 8.27 % of the 10,000
+test images. The temperature is fitted on the even test images; MaC-Cal sees the training images
+only. All three are measured on the odd test images. Writes docs/reliability.png and
+results/resnet20.json.
 """
 
 import json
@@ -17,7 +18,7 @@ import torch
 from networks import cifar, normalised, public
 from torch import Tensor
 
-from maccal.calibration.mac_cal import calibrate
+from maccal.calibration.model import calibrate
 from maccal.calibration.temperature import TemperatureScaling
 from maccal.io import write
 from maccal.metrics import compare, softmax, summary
@@ -56,10 +57,10 @@ def main(shared: Path, folder: Path) -> None:
         for name, z in models.items()
     ]
     first, *others = probs
-    paired = {
-        name: {k: d._asdict() for k, d in compare(probs[first], probs[name], labels).items()}
-        for name in others
-    }
+    paired = {}
+    for name in others:
+        found = compare(probs[first], probs[name], labels)
+        paired[name] = {metric: difference._asdict() for metric, difference in found.items()}
     record = {
         "temperature": scaling.temperature_,
         "rows": rows,

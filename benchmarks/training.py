@@ -1,11 +1,14 @@
 """Stage I against the plain recipe, on the same network, images and cores, in one run.
 
-    python benchmarks/training.py SHARED build/networks      # about four minutes on two cores; writes results/training.json and .md
+    python benchmarks/training.py SHARED build/networks
 
-plain    torch's DataLoader over a data set that transforms image by image (torchvision: crop, flip, to tensor, normalise), float32
-         in NCHW, SGD on the mean cross-entropy; with no worker and with one worker a core, the
-         faster of the two
-ours     maccal.training.loop: whole batches, channels_last, bf16 where the processor has it; with and without bf16 and torch.compile
+About four minutes on two cores; writes results/training.json and .md.
+
+plain    torch's DataLoader over a data set that transforms image by image (torchvision: crop, flip,
+         to tensor, normalise), float32 in NCHW, SGD on the mean cross-entropy; with no worker and
+         with one worker per core, the faster of the two
+ours     maccal.training.loop: whole batches, channels_last, bf16 where the processor has it; with
+         and without bf16 and torch.compile
 
 Rounds alternate between the two, so that a noisy machine disturbs both; the ratio is the median
 over rounds, with its range.
@@ -31,8 +34,7 @@ from maccal.data.pixels import CIFAR
 from maccal.data.split import Split
 from maccal.io import write
 from maccal.models import build
-from maccal.training import Objective
-from maccal.training.loop import Training
+from maccal.training import Objective, Training
 from maccal.training.recipe import Recipe
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -139,28 +141,31 @@ def measure(train: Split, model: str) -> dict[str, object]:
         "ours, float32": replace(base, precision="fp32"),
         "ours, compiled": replace(base, compile=True),
     }
-    contestants = plain | {
-        name: our_steps(train, model, recipe) for name, recipe in recipes.items()
-    }
+    ours = {name: our_steps(train, model, recipe) for name, recipe in recipes.items()}
+    contestants: dict[str, Iterator[object]] = {**plain, **ours}
     for steps in contestants.values():
         rate(steps)  # warm-up
-    rounds = [{name: rate(steps) for name, steps in contestants.items()} for _ in range(ROUNDS)]
-    best = max(plain, key=lambda name: statistics.median(r[name] for r in rounds))
-    ratios = {name: [r[name] / r[best] for r in rounds] for name in recipes}
+    rounds = []
+    for _ in range(ROUNDS):
+        rounds.append({name: rate(steps) for name, steps in contestants.items()})
+    speed = {}
+    for name in contestants:
+        speed[name] = statistics.median(rates[name] for rates in rounds)
+    best = max(plain, key=lambda name: speed[name])
+    share = statistics.median(outside(ours["ours"]) for _ in range(3))
     return {
         "model": model,
-        "images per second": {
-            name: round(statistics.median(r[name] for r in rounds)) for name in contestants
-        },
+        "images per second": {name: round(images) for name, images in speed.items()},
         "against": best,
-        "ratio": {
-            name: [round(f(r), 2) for f in (statistics.median, min, max)]
-            for name, r in ratios.items()
-        },
-        "outside forward and backward": round(
-            statistics.median(outside(contestants["ours"]) for _ in range(3)), 4
-        ),
+        "ratio": {name: middle_and_range(rounds, name, best) for name in recipes},
+        "outside forward and backward": round(share, 4),
     }
+
+
+def middle_and_range(rounds: list[dict[str, float]], name: str, other: str) -> list[float]:
+    """The median, least and greatest ratio within a round."""
+    ratios = [rates[name] / rates[other] for rates in rounds]
+    return [round(found, 2) for found in (statistics.median(ratios), min(ratios), max(ratios))]
 
 
 def table(rows: list[dict]) -> str:
@@ -173,11 +178,13 @@ def table(rows: list[dict]) -> str:
     for row in rows:
         for name, images in row["images per second"].items():
             middle, low, high = row["ratio"].get(name, ["", "", ""])
-            span = f"{low} to {high}" if low else ("1" if name == row["against"] else "")
+            span = "1" if name == row["against"] else ""
+            if low:
+                span = f"{low} to {high}"
             lines.append(f"| {row['model']} | {name} | {images} | {middle} | {span} |")
-        lines.append(
-            f"| {row['model']} | ours, time outside forward and backward | | {row['outside forward and backward']:.1%} | |"
-        )
+        outside = f"{row['outside forward and backward']:.1%}"
+        what = "ours, time outside forward and backward"
+        lines.append(f"| {row['model']} | {what} | | {outside} | |")
     return "\n".join(lines) + "\n"
 
 

@@ -20,8 +20,9 @@ def build() -> tuple[nn.Module, DataLoader, DataLoader, DataLoader]:
     generator = torch.Generator().manual_seed(0)
     x, y = (torch.tensor(part) for part in load_digits(return_X_y=True))
     x = x.float() / 16 + 0.3 * torch.randn(x.shape, generator=generator)
-    sets = [TensorDataset(x[a:b], y[a:b]) for a, b in ((0, 300), (300, 800), (800, None))]
-    train, val, test = (DataLoader(part, batch_size=100) for part in sets)
+    train = DataLoader(TensorDataset(x[:300], y[:300]), batch_size=100)
+    val = DataLoader(TensorDataset(x[300:800], y[300:800]), batch_size=100)
+    test = DataLoader(TensorDataset(x[800:], y[800:]), batch_size=997)  # all in one batch
 
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
@@ -37,11 +38,8 @@ def build() -> tuple[nn.Module, DataLoader, DataLoader, DataLoader]:
 if __name__ == "__main__":
     model, train, val, test = build()
     calibrated = mc.calibrate(model, train, val=val)
-    images, labels = test.dataset.tensors
+    images, labels = next(iter(test))
     for name, network in (("as trained", model), ("calibrated", calibrated)):
         with torch.no_grad():
-            print(
-                name,
-                mc.summary(logits=network(images), labels=labels, interval=True)["verdict"],
-                sep=": ",
-            )
+            numbers = mc.summary(logits=network(images), labels=labels, interval=True)
+        print(f"{name}: {numbers['verdict']}")

@@ -33,6 +33,6 @@ models = {
 for name, model in models.items():
     probs = model.fit(train_x, train_y).predict_proba(test_x)
     np.savez(folder / f"{name}.npz", probs=probs, labels=test_y)
-    print(
-        f"{folder / name}.npz: {probs.shape[0]} rows, {probs.shape[1]} classes, accuracy {(probs.argmax(1) == test_y).mean():.1%}"
-    )
+    rows, classes = probs.shape
+    accuracy = (probs.argmax(1) == test_y).mean()
+    print(f"{folder / name}.npz: {rows} rows, {classes} classes, accuracy {accuracy:.1%}")

@@ -14,7 +14,8 @@ import torch
 import maccal as mc
 
 ROWS, CLASSES, BATCH = 200_000, 10, 1000
-rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+rank = int(os.environ.get("RANK", 0))  # torchrun sets both
+world = int(os.environ.get("WORLD_SIZE", 1))
 if world > 1:
     torch.distributed.init_process_group("gloo")
 

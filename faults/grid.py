@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from maccal.bench import grids as benchmark
-from maccal.cli.main import bench as bench_verb
+from maccal.cli import bench as bench_verb
 from maccal.training.recipe import Recipe
 
 SCALE = "tiny"
 
 
-def bench(folder: Path, executor: Any = "local", workers: int = 2) -> None:
+def bench(folder: Path, executor: Any = "local", workers: int | None = 2) -> None:
     """Rows in FOLDER/bench-tiny.jsonl, runs in FOLDER/runs."""
     recipe = Recipe(epochs=1, padding=0, flip=False, precision="fp32")
     scale = benchmark.Scale({"digits": ("resnet8",)}, {"digits": 100}, {"digits": recipe})
@@ -26,6 +26,6 @@ def bench(folder: Path, executor: Any = "local", workers: int = 2) -> None:
 
 if __name__ == "__main__":
     try:
-        bench(Path(sys.argv[1]), sys.argv[2])
+        bench(Path(sys.argv[1]), sys.argv[2], 2 if sys.argv[2] == "local" else None)
     except ValueError as error:  # as the command line says it
         sys.exit(f"maccal: {error}")

@@ -35,7 +35,7 @@ def recorded(folder: Path) -> None:
 
 @contextmanager
 def known(folder: Path) -> Iterator[None]:
-    from maccal.data.download.getting import SOURCES
+    from maccal.data.download import SOURCES
 
     files = json.loads((folder / "published.json").read_text())
     table: Any = SOURCES
@@ -73,7 +73,7 @@ def as_recorded(source: Any, files: dict[str, tuple[int, str]]) -> Any:
 @contextmanager
 def served(folder: Path) -> Iterator[None]:
     """Inside, the publisher's files are those that are made here, beside the folder."""
-    from maccal.data.download.getting import SOURCES
+    from maccal.data.download import SOURCES
 
     files = folder.parent / "server"
     if not files.is_dir():

@@ -102,13 +102,13 @@ def calibrate(folder: Path) -> object:
 
 def network(folder: Path) -> object:
     """The network of a run."""
-    from maccal.runs.folder import load_run
+    from maccal.runs import load_run
 
     return text(*load_run(folder, 10).state_dict().values())
 
 
 def config(folder: Path) -> object:
-    from maccal.runs.folder import read_config
+    from maccal.runs import read_config
 
     return repr(read_config(folder))
 

@@ -6,6 +6,7 @@ The command line, which ends in one line on Ctrl-C even while it is still being 
 import os
 import signal
 import sys
+from importlib.metadata import version
 from types import FrameType
 
 
@@ -24,6 +25,9 @@ def main() -> None:
     usual = signal.getsignal(signal.SIGINT)
     if usual is signal.default_int_handler:  # else whoever started us wants it so
         signal.signal(signal.SIGINT, leave)
+    if sys.argv[1:] in (["--version"], ["-V"]):
+        print(f"maccal {version('maccal')}")
+        return
     if sys.argv[1:2] == ["report"]:
         from maccal.cli.report import main as run
     else:

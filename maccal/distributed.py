@@ -1,10 +1,15 @@
-"""Several processes as one: who am I, what do the others have, and BatchNorm over the batch of all.
+"""Several processes as one, started with `torchrun --nproc-per-node N -m maccal train ...`.
 
-    torchrun --nproc-per-node N -m maccal train ...
+    joined             enter the group of processes, and leave it; without torchrun, nothing
+    my_rank            which process this is, and how many there are
+    everywhere         the values of all processes
+    from_first         the value of the first process
+    summed             a sum over all processes, with its gradient
+    share_batchnorm    BatchNorm over the rows of all processes
+    held               keep other commands away from a folder while this one works on it
 
-`joined` enters the group that torchrun describes (nccl on GPUs, gloo on CPUs), and leaves it;
-without torchrun it does nothing. `held` keeps other commands away from a folder while this one
-works on it."""
+The processes talk by nccl on GPUs and by gloo on CPUs.
+"""
 
 import gc
 import os
@@ -28,36 +33,37 @@ PAUSE = 0.5  # seconds between looks at a lock that another command has
 def joined() -> Iterator[torch.device]:
     """The device of this process; inside, the processes that torchrun started know each other."""
     cuda = torch.cuda.is_available()
+    device = torch.device("cuda" if cuda else "cpu")
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
-        yield torch.device("cuda" if cuda else "cpu")
+        yield device
         return
-    device = (
-        torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if cuda else torch.device("cpu")
-    )
     if cuda:
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if cuda else "gloo")
     try:
         yield device
         dist.barrier()  # no process leaves while another still talks to it
     finally:
-        # what is left of DistributedDataParallel would keep the group's threads past its end
+        # What is left of DistributedDataParallel would keep the group's threads past its end
         gc.collect()
         dist.destroy_process_group()
 
 
+def in_group() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
 def my_rank() -> tuple[int, int]:
     """This process's rank and the number of processes."""
-    return (
-        (dist.get_rank(), dist.get_world_size())
-        if dist.is_available() and dist.is_initialized()
-        else (0, 1)
-    )
+    if not in_group():
+        return 0, 1
+    return dist.get_rank(), dist.get_world_size()
 
 
 def everywhere(value: Any) -> list[Any]:
-    """The value of every rank, by rank."""
-    if not (dist.is_available() and dist.is_initialized()):
+    """The value of every process, by rank."""
+    if not in_group():
         return [value]
     values = [None] * dist.get_world_size()
     dist.all_gather_object(values, value)
@@ -74,32 +80,31 @@ def from_first(value: Any) -> Any:
 
 
 class Busy(Exception):
-    pass
+    """Another process has the lock."""
 
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Wait until no other command works on the folder, and keep it for this one.
 
-    Of several processes the first has the lock.
+    Of several processes that torchrun started, the first has the lock.
     """
+    first = my_rank()[0] == 0
+    said = False
     with ExitStack() as stack:
-        said = False
-        # Looking again and again, not waiting once: torch ends processes that hear nothing of each
-        # other for half an hour
-        while not from_first(my_rank()[0] == 0 and taken(folder, stack)):
-            if my_rank()[0] == 0 and not said:
-                words = (
-                    f"maccal: {folder} is being worked on by another process; waiting for it to end"
-                )
-                print(words, file=sys.stderr, flush=True)
+        # Looks again and again instead of waiting once: torch ends processes that hear nothing from
+        # each other for half an hour
+        while not from_first(first and taken(folder, stack)):
+            if first and not said:
+                busy = f"{folder} is being worked on by another process"
+                print(f"maccal: {busy}; waiting for it to end", file=sys.stderr, flush=True)
                 said = True
             time.sleep(PAUSE)
         yield
 
 
 def taken(folder: Path, stack: ExitStack) -> bool:
-    """Whether the folder's lock is ours now, until the stack is closed."""
+    """Whether the folder's lock is now ours, until the stack is closed."""
 
     def give_up() -> None:
         raise Busy
@@ -112,7 +117,7 @@ def taken(folder: Path, stack: ExitStack) -> bool:
 
 
 class Sum(torch.autograd.Function):
-    """The sum over all processes, of values forwards and of gradients backwards."""
+    """The sum over all processes: of the values forwards, of the gradients backwards."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -127,6 +132,7 @@ class Sum(torch.autograd.Function):
 
 
 def summed(x: Tensor) -> Tensor:
+    """The sum of x over all processes, with its gradient."""
     total: Tensor = Sum.apply(x)  # type: ignore[no-untyped-call]
     return total
 
@@ -144,7 +150,7 @@ class SharedBatchNorm(nn.BatchNorm2d):
         ones = torch.full((1,), x.numel() / x.shape[1], device=x.device)
         count, sums = torch.split(summed(torch.cat([ones, wide.sum((0, 2, 3))])), [1, x.shape[1]])
         centred = wide - (sums / count)[:, None, None]
-        # two passes: exact where the mean is large
+        # Two passes, so that it is exact even if the mean is large
         variance = summed(centred.square().sum((0, 2, 3))) / count
         self.remember(sums.detach() / count.detach(), variance.detach() * count / (count - 1))
         scale = self.weight / (variance + self.eps).sqrt()
@@ -163,7 +169,10 @@ class SharedBatchNorm(nn.BatchNorm2d):
 
 
 def share_batchnorm(network: nn.Module) -> None:
-    """Let every BatchNorm2d see the rows of all processes; names, parameters and buffers stay."""
+    """Let every BatchNorm2d see the rows of all processes.
+
+    Names, parameters and buffers stay as they are.
+    """
     for parent in network.modules():
         for name, child in parent.named_children():
             if type(child) is nn.BatchNorm2d:
@@ -171,9 +180,11 @@ def share_batchnorm(network: nn.Module) -> None:
 
 
 def shared(norm: nn.BatchNorm2d) -> SharedBatchNorm:
+    """The same layer over all processes, with the very parameters and buffers of this one."""
     result = SharedBatchNorm(norm.num_features, norm.eps, norm.momentum)
-    result.weight, result.bias = norm.weight, norm.bias
-    result.running_mean, result.running_var, result.num_batches_tracked = (
-        norm.running_mean, norm.running_var, norm.num_batches_tracked,
-    )  # fmt: skip
+    result.weight = norm.weight
+    result.bias = norm.bias
+    result.running_mean = norm.running_mean
+    result.running_var = norm.running_var
+    result.num_batches_tracked = norm.num_batches_tracked
     return result.train(norm.training)

@@ -1,7 +1,8 @@
 """Names of a package that are imported when they are first asked for.
 
-torch, scipy, scikit-learn and matplotlib take seconds to import. Whoever only reads rows, or asks
-for --version, need not wait for them."""
+torch, scipy, scikit-learn and matplotlib take seconds to import. A program that only reads rows, or
+prints its version, need not wait for them.
+"""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -10,9 +11,9 @@ from typing import Any
 
 
 def on_demand(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
-    """A module's `__getattr__`.
+    """A `__getattr__` for the package.
 
-    The names by the submodule that has them, and the submodules themselves.
+    `homes` says which submodule has which names; submodules themselves are found without it.
     """
 
     def find(name: str) -> Any:

@@ -8,14 +8,14 @@ class Stop(Exception):
 
 
 def stopping(after):
-    """An objective whose views fail after so many steps."""
+    """An objective whose inputs raise Stop after so many steps."""
     count = 0
 
-    def views(x, y, generator):
+    def inputs(x, y, generator):
         nonlocal count
         count += 1
         if count > after:
             raise Stop
         return x, y
 
-    return Objective(views=views)
+    return Objective(inputs=inputs)

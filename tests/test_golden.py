@@ -83,7 +83,7 @@ def stage2(name):
 
 def row(folder):
     """A calibrated network on 320 digits: the numbers of its row."""
-    from maccal.runs.folder import Config
+    from maccal.runs import Config
     from maccal.runs.making import make_run
 
     config = Config("digits", "resnet8", "maccal", 1, 320, RECIPE, stage2=mc.Stage2(epochs=4))

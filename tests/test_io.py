@@ -1,4 +1,4 @@
-"""Whole files or none; damage, planted links and fifos are noticed; locks end with their process."""
+"""Whole files or none; damage, planted links and fifos are noticed; locks end with a process."""
 
 import errno
 import json
@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from maccal import io
-from maccal.io import FileError, locked, sweep, write, write_all, write_with
+from maccal.io import FileError, locked, locks, sweep, write, write_all, write_with
 
 TENSORS = {"w": torch.arange(6.0).view(2, 3), "b": torch.tensor([1.5, -2.0], dtype=torch.bfloat16)}
 KINDS = {
@@ -161,6 +161,13 @@ def test_tensors_and_notes_come_back(tmp_path):
         io.read_tensors(foreign, "head 1")
 
 
+def test_a_file_error_is_one_line_with_the_path_as_it_is():
+    """Torch and pandas explain themselves on many lines; a path may have spaces of its own."""
+    error = FileError("two  spaces\n.pt", "not weights:\n\tMissing key(s):   a,\r\n\tb")
+    assert str(error) == "two  spaces\\n.pt: not weights: Missing key(s): a, b"
+    assert error.problem == "not weights: Missing key(s): a, b"
+
+
 def test_numbers_that_json_cannot_say_are_refused(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
         io.write_json(tmp_path / "row.json", "row 1", {"ece": float(np.nan)})
@@ -225,6 +232,6 @@ def test_no_part_is_removed_where_the_file_system_has_no_locks(tmp_path, monkeyp
 
     left = tmp_path / ".row.json.0123456789abcdef.part"
     left.write_text("half of a ro")
-    monkeypatch.setattr(io.fcntl, "flock", none)
+    monkeypatch.setattr(locks.fcntl, "flock", none)
     write(tmp_path / "row.json", "{}")
     assert sorted(path.name for path in tmp_path.iterdir()) == [left.name, "row.json"]

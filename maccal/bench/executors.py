@@ -25,6 +25,7 @@ import torch
 
 from maccal.bench.grids import ERROR, Job, read_error
 from maccal.io import write_json
+from maccal.plugins import load_plugins
 
 # makes a run; it must be importable by its name, for other processes call it
 Make = Callable[[Job], object]
@@ -50,6 +51,7 @@ class Ray:
 def attempt(make: Make, job: Job, runs: Path, threads: int) -> str | None:
     """Make a run in this process; its error, if it has one, is also left in its folder."""
     torch.set_num_threads(threads)
+    load_plugins()
     error_file = runs / job.config.name / "error.json"
     try:
         error_file.unlink(missing_ok=True)

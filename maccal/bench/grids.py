@@ -27,7 +27,8 @@ from maccal.calibration.stage2 import ABLATION, Stage2
 from maccal.evaluation.row import Row, read_row
 from maccal.io import FileError, read_json
 from maccal.methods.registry import COMBINATIONS, EVERY
-from maccal.runs.folder import Config
+from maccal.runs import Config
+from maccal.runs.config import is_of
 from maccal.training.recipe import RECIPES, Recipe
 
 State = Literal["done", "failed", "missing"]
@@ -101,12 +102,9 @@ class Job:
         """
         if row.ran is None or not self.extras <= row.parts:
             return False
-        return alike(row.ran.about) == alike(self.config.about)
-
-
-def alike(about: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The choices of a run, whatever its precision."""
-    return {**about, "recipe": {**about["recipe"], "precision": None}}
+        precise = replace(self.config.recipe, precision=row.ran.recipe.get("precision", "auto"))
+        # a choice that did not exist when the row was made has its default
+        return is_of(replace(self.config, recipe=precise), row.ran.about)
 
 
 def row_of(job: Job, runs: Path) -> Row | None:

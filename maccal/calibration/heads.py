@@ -13,7 +13,7 @@ hidden 512, K = 10, batches of 128: about 0.5 ms on one core.
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,7 @@ from maccal.calibration.stage2 import Stage2
 from maccal.io import FileError, read_tensors, write_tensors
 
 HEAD = "head 1"
+Made = TypeVar("Made", bound=nn.Module)
 
 
 class MaskedLinear(nn.Linear):
@@ -184,6 +185,21 @@ def plain(weights: list[Tensor], biases: list[Tensor]) -> nn.Sequential:
         )
         layers += [layer, nn.ReLU()]
     return nn.Sequential(*layers[:-1]).eval()
+
+
+def with_history(head: Made, history: list[dict[str, float]]) -> Made:
+    """The head with how it came about, one dict per epoch, as its attribute `history`.
+
+    An attribute, not a class of our own: the layers stay torch's, and load where maccal is absent.
+    """
+    head.history = history  # type: ignore[assignment]
+    return head
+
+
+def history_of(head: nn.Module) -> list[dict[str, float]]:
+    """How the head came about, one dict per epoch."""
+    found: list[dict[str, float]] = head.history  # type: ignore[assignment]
+    return found
 
 
 def save_head(head: nn.Sequential, path: Path | str, **notes: Any) -> Path:

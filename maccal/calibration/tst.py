@@ -1,43 +1,25 @@
-"""Two-stage training: TST and V-TST (Jordahn & Olmos 2024), a new and deeper head on the features
-of a trained network.
+"""The heads of TST and V-TST (Jordahn & Olmos 2024), and their choices.
 
     TST      Linear(d -> 3Z), ReLU, Linear(3Z -> Z), Linear(Z -> K); cross-entropy
-    V-TST    the first two layers twice, for mu and, through log-sigmoid, log sigma^2; z = mu + sigma eps, eps ~ N(0, 1)
+    V-TST    the first two layers twice, for mu and, through log-sigmoid, log sigma^2;
+             z = mu + sigma eps, eps ~ N(0, 1)
              loss = CE(decoder(z)) + (1 / Z) KL(N(mu, sigma^2), N(0, 1)), both means over the rows
 
-two_stage_head    on features as they are cached, the body in eval mode: our default
-two_stage_live    the body runs in every step, in train mode on augmented images, as in the published code
-build_head        an untrained head of the same shape: load_state_dict makes it the trained one
-
-Cost: N = 50,000, D = 64, K = 10, 40 epochs, one core: about half a minute for TST, three quarters
-for V-TST.
+build_head makes an untrained head; load_state_dict makes it the trained one. two_stage.py trains.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, fields, replace
-from functools import partial, reduce
-from math import isfinite, log
+from functools import reduce
+from math import log
 from numbers import Integral
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 import torch.nn.functional as F
-from rich.progress import track
 from torch import Tensor, nn
 
-from maccal.calibration.mac_cal import check_classes, judges
-from maccal.data.augment import crop_and_flip
-from maccal.data.pixels import Pixels
-from maccal.data.split import Split
-from maccal.features.extraction import check_range
-from maccal.features.rows import Rows, Standard
 from maccal.methods.losses import cross_entropy, standard_normal_kl
-from maccal.metrics.inputs import Array
-from maccal.models import Net
-from maccal.training.loop import Diverged, History, batch_ranges
-
-Batches: TypeAlias = Iterator[tuple[Tensor, Tensor]]  # of features and labels
+from maccal.training import History
 
 
 @dataclass(frozen=True)
@@ -184,213 +166,3 @@ def build_head(config: TwoStage, features: int, classes: int, seed: int = 1) -> 
         if config.variational:
             return VTSTHead(features, classes, config.width, config.samples)
         return TSTHead(features, classes, config.width)
-
-
-def two_stage_head(
-    z: Array,
-    y: Array,
-    *,
-    val: tuple[Array, Array] | None = None,
-    classes: int | None = None,
-    config: TwoStage = DEFAULT,
-    seed: int = 1,
-    progress: bool = False,
-) -> Head:
-    """A new classifier for features z (N x D) with labels y: a TSTHead or VTSTHead in eval mode,
-    with `.history`.
-
-    With held-out rows it is that of the epoch with their lowest NLL, unless config says the last
-    one. `classes` is how many outputs it has, if labels do not show them all. Features larger than
-    memory are read in parts (rows.py). Same seed, same bits. ValueError says what is wrong with an
-    array; Diverged, one too, that the training left the finite numbers."""
-    train, judged, classes = checked(z, y, val, classes)
-    head = build_head(config, train.width, classes, seed)
-    return fit(
-        head,
-        config,
-        seed,
-        partial(drawn, train, config.batch_size),
-        judged.chunks if judged else None,
-        progress=progress,
-    )
-
-
-def checked(
-    z: Array, y: Array, val: tuple[Array, Array] | None, classes: int | None
-) -> tuple[Rows, Rows | None, int]:
-    """The rows, raw as the authors take them, and how many classes there are."""
-    train = Rows(z, y, "z")
-    judged = judges(train, val, None, None)
-    classes = check_classes(train, judged, classes)
-    for rows in (train, judged):
-        if rows is not None:
-            rows.use(Standard(torch.zeros(train.width), 1.0))
-    return train, judged, classes
-
-
-def drawn(rows: Rows, size: int, generator: torch.Generator) -> Batches:
-    """An epoch of cached features."""
-    return ((x[0], y[0]) for x, y in rows.epoch([generator], size))
-
-
-def two_stage_live(
-    network: Net,
-    train: Split,
-    val: Split | None = None,
-    *,
-    pixels: Pixels,
-    config: TwoStage = DEFAULT,
-    padding: int = 4,
-    flip: bool = True,
-    seed: int = 1,
-    device: torch.device | str = "cpu",
-    progress: bool = False,
-) -> Head:
-    """The same as the published code trains it: on features that the body makes anew in each step,
-    of cropped and mirrored images.
-
-    The body runs in train mode without gradients. So its weights stay, but BatchNorm takes the
-    statistics of the batch and goes on updating its running ones: the network's BatchNorm buffers
-    are changed in place, to those of the epoch that is kept, and the head belongs to them. Held-out
-    images are neither augmented nor seen in train mode. The network keeps its own head."""
-    classes, mode = network.head.out_features, network.training
-    for name, split in (("train", train), ("val", val)):
-        if split is not None and not len(split):
-            raise ValueError(
-                f"{name} has no images; pass at least one{', or None' if name == 'val' else ''}"
-            )
-        if split is not None:
-            check_range(split.labels, classes, 0, 1 << 62)
-    network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    head = build_head(config, network.num_features, classes, seed).to(device)
-    epoch = partial(augmented, network, train, pixels, config.batch_size, padding, flip)
-    held_out = partial(plain, network, val, pixels) if val is not None else None
-    try:
-        return fit(head, config, seed, epoch, held_out, list(network.body.buffers()), progress)
-    finally:
-        network.train(mode)
-
-
-def augmented(
-    network: Net,
-    split: Split,
-    pixels: Pixels,
-    size: int,
-    padding: int,
-    flip: bool,
-    generator: torch.Generator,
-) -> Batches:
-    """An epoch of features as the body makes them in train mode."""
-    network.train()
-    device, order = network.head.weight.device, torch.randperm(len(split), generator=generator)
-    for first, last in batch_ranges(len(split), size, 1):
-        rows = order[first:last]
-        images = crop_and_flip(split.images[rows].to(device), generator, padding, flip)
-        with torch.no_grad():
-            z = network.features(pixels(images))
-        yield z, split.labels[rows].to(device)
-
-
-def plain(network: Net, split: Split, pixels: Pixels, size: int = 500) -> Batches:
-    """Features of the images as they are, in order, from eval mode."""
-    network.eval()
-    device = network.head.weight.device
-    for images, labels in zip(
-        torch.split(split.images, size), torch.split(split.labels, size), strict=True
-    ):
-        with torch.no_grad():
-            z = network.features(pixels(images.to(device)))
-        yield z, labels.to(device)
-
-
-def fit(
-    head: Head,
-    config: TwoStage,
-    seed: int,
-    epoch: Callable[[torch.Generator], Batches],
-    held_out: Callable[[], Batches] | None,
-    buffers: Sequence[Tensor] = (),
-    progress: bool = False,
-) -> Head:
-    """Train the head on whatever the epochs are made of.
-
-    `buffers` are tensors that change along and go with the kept epoch.
-    """
-    generator, optimiser = torch.Generator().manual_seed(seed), optimiser_of(head, config)
-    state, kept = [*head.state_dict().values(), *buffers], list[Tensor]()
-    for number in track(range(1, config.epochs + 1), "stage II", disable=not progress):
-        numbers = {"epoch": number} | means(
-            steps(head, epoch(generator), optimiser, config.clip, generator), "loss", "accuracy"
-        )
-        if held_out is not None:
-            numbers |= means(looks(head, held_out()), "val_nll", "val_accuracy")
-        check_finite(head, numbers)
-        head.history.append(numbers)
-        if held_out is not None and config.select == "val-nll" and lowest(head.history) is numbers:
-            kept = deepcopy(state)
-    # without a kept epoch all stays as it is
-    for tensor, value in zip(state, kept or state, strict=True):
-        tensor.copy_(value)
-    return head.eval().requires_grad_(False)
-
-
-def optimiser_of(head: Head, config: TwoStage) -> torch.optim.Optimizer:
-    if config.optimiser == "adam":
-        return torch.optim.Adam(head.parameters(), config.lr, weight_decay=config.weight_decay)
-    return torch.optim.SGD(
-        head.parameters(), config.lr, config.momentum, weight_decay=config.weight_decay
-    )
-
-
-def steps(
-    head: Head,
-    batches: Batches,
-    optimiser: torch.optim.Optimizer,
-    clip: float,
-    generator: torch.Generator,
-) -> Iterator[Tensor]:
-    """A step a batch; how each went, from before the step."""
-    head.train()
-    for z, y in batches:
-        loss, logits = head.loss(z, y, generator)
-        optimiser.zero_grad()
-        torch.autograd.backward(loss)
-        if clip:
-            nn.utils.clip_grad_norm_(head.parameters(), clip)
-        optimiser.step()
-        yield tally(loss.detach(), logits.detach(), y)
-
-
-def looks(head: Head, batches: Batches) -> Iterator[Tensor]:
-    """How the head does on batches as it would be used."""
-    head.eval()
-    for z, y in batches:
-        with torch.no_grad():
-            logits = head(z).double()
-        yield tally(cross_entropy(logits, y), logits, y)
-
-
-def tally(loss: Tensor, logits: Tensor, y: Tensor) -> Tensor:
-    """Of a batch: the sum of its losses, of right answers, of rows; left on the device."""
-    return torch.stack(
-        [loss.double() * len(y), (logits.argmax(1) == y).sum(), y.new_tensor(len(y))]
-    )
-
-
-def means(tallies: Iterator[Tensor], loss: str, accuracy: str) -> dict[str, float]:
-    losses, right, rows = reduce(torch.add, tallies).tolist()
-    return {loss: losses / rows, accuracy: right / rows}
-
-
-def lowest(history: History) -> dict[str, float]:
-    """The first epoch with the lowest held-out NLL."""
-    return min(history, key=lambda numbers: numbers["val_nll"])
-
-
-def check_finite(head: Head, numbers: dict[str, float]) -> None:
-    if not all(map(isfinite, numbers.values())) or not all(
-        bool(p.isfinite().all()) for p in head.parameters()
-    ):
-        raise Diverged(
-            f"the loss or a weight is no longer a finite number, in epoch {numbers['epoch']}; pass a lower lr or a smaller clip"
-        )

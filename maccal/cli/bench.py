@@ -15,6 +15,7 @@ from rich.text import Text
 
 from maccal.bench.executors import Local, Ray, work
 from maccal.bench.grids import GRIDS, SCALES, Job, Rows, collect, jobs, plan, remaining
+from maccal.cli.flags import refuse
 from maccal.distributed import held, joined
 from maccal.evaluation.row import read_row, read_rows, write_rows
 from maccal.io import FileError
@@ -39,9 +40,11 @@ def make_job(job: Job, place: Place) -> None:
         folder = make_run(job.config, runs=place.runs, root=place.root, device=device)
     missing = job.extras - read_row(folder / "row.json").parts
     if "ood" in missing:
-        extend_row(folder, ood=ood_run(folder, OUTSIDE[job.config.data], place.root))
+        sets = OUTSIDE[job.config.data]
+        extend_row(folder, ood=ood_run(folder, sets, place.root, device=device))
     if "shift" in missing:
-        extend_row(folder, shift=shift_run(folder, place.root, limit=place.shifted))
+        shifted = shift_run(folder, place.root, limit=place.shifted, device=device)
+        extend_row(folder, shift=shifted)
     if "motivation" in missing:
         extend_row(folder, motivation=motivation_run(folder, place.root))
 
@@ -52,7 +55,7 @@ def bench(
     seeds: tuple[int, ...] = (1, 2, 3),
     show_plan: Annotated[bool, tyro.conf.arg(name="plan")] = False,
     executor: Literal["local", "ray"] = "local",
-    workers: int = 1,
+    workers: int | None = None,
     address: str | None = None,
     gpus: float = 0,
     runs: Path = Path("runs"),
@@ -64,21 +67,31 @@ def bench(
 
     Args:
         grids: table1, ood, combine, cost, ablation, shift, mixup, gamma, sparsity, motivation, or
-        all. scale: paper is the paper's protocol; cpu the same grid on subsets with a small
-        network. seeds: every run is made with each. show_plan: say what is there, what is missing
-        and what it will cost, and make nothing. executor: processes on this machine, or a Ray
-        cluster. workers: processes at a time on this machine, which share its cores. address: of
-        the Ray cluster; else one is started here. gpus: that a run takes on the Ray cluster. runs:
-        folder for the runs. root: folder with the data sets. results: folder for the rows; runs
-        whose rows it has are not made again.
+            all.
+        scale: paper is the paper's protocol; cpu the same grid on subsets with a small network.
+        seeds: every run is made with each.
+        show_plan: say what is there, what is missing and what it will cost, and make nothing.
+        executor: processes on this machine, or a Ray cluster.
+        workers: processes at a time on this machine, which share its cores; by default 1.
+        address: of the Ray cluster; else one is started here.
+        gpus: that a run takes on the Ray cluster.
+        runs: folder for the runs.
+        root: folder with the data sets.
+        results: folder for the rows; runs whose rows it has are not made again.
     """
-    wanted, console, file = jobs(grids, scale, seeds), Console(), results / f"bench-{scale}.jsonl"
+    if executor == "local":
+        refuse("runs on this machine, only to --executor ray", address=address, gpus=gpus or None)
+    else:
+        refuse("a Ray cluster, only to --executor local", workers=workers)
+    wanted = jobs(grids, scale, seeds)
+    console = Console()
+    file = results / f"bench-{scale}.jsonl"
     recorded = read(file)
     if show_plan:
         show(console, scale, seeds, runs, recorded, grids)
         return
     place = Place(runs.absolute(), root and root.absolute(), SCALES[scale].shifted)
-    who = Local(workers) if executor == "local" else Ray(address, gpus=gpus)
+    who = Local(workers or 1) if executor == "local" else Ray(address, gpus=gpus)
     todo = remaining(wanted, runs, recorded)
     for number, (job, error) in enumerate(work(todo, partial(make_job, place=place), runs, who), 1):
         line = Text(

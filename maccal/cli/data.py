@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from maccal.data import DATASETS
-from maccal.data.download.getting import SOURCES, check, data_root, get, listing
+from maccal.data.download import SOURCES, check, data_root, get, listing
 
 NAMES = tuple(dict.fromkeys([*SOURCES, *DATASETS]))
 

@@ -24,19 +24,17 @@ import torch.nn.functional as F
 from rich.console import Console
 from rich.padding import Padding
 from rich.progress import Progress
-from rich.table import Table
 from rich.text import Text
 from torch import Tensor, nn
 
 from maccal.calibration.mac_cal import DEFAULT, calibrate_head
 from maccal.calibration.stage2 import Stage2
 from maccal.calibration.temperature import TemperatureScaling
+from maccal.cli.printing import compact
 from maccal.evaluation.evaluated import Compared, Evaluated, measure, paired
 from maccal.evaluation.predictions import Predictions
 from maccal.evaluation.row import row_text
 from maccal.io import npz, write_all
-from maccal.metrics import METRICS
-from maccal.metrics.summaries import show
 from maccal.report.evaluation import conclusion, evaluation_page
 
 # the models in the order of the table, and the files of their predictions
@@ -46,6 +44,18 @@ MODELS = {
     "MaC-Cal": "maccal",
     "MaC-Cal (accuracy known)": "maccal-accuracy",
 }
+
+
+def demo(out: Path = Path("build/demo"), seed: int = 1) -> None:
+    """Train a small network on handwritten digits, calibrate it, and write a report.
+
+    No download, half a minute.
+
+    Args:
+        out: folder for demo.report.html, the predictions, their rows, and the features.
+        seed: of the images, the network and its calibration.
+    """
+    run_demo(out, seed, console=Console())
 
 
 @dataclass(frozen=True)
@@ -115,7 +125,7 @@ def run_demo(
             evaluation_page(models, pairs, histories),
         )
         progress.remove_task(bar)
-    console.print(table(models), "")
+    console.print(compact(models), "")
     for pair in pairs:
         console.print(Text(f"{pair.second.name} against {pair.first.name}"))
         for key in ("ece", "accuracy", "nll"):
@@ -303,27 +313,3 @@ def save(
     files[out / "features.npz"] = npz(**arrays, **classifier)
     write_all(files)
     return report
-
-
-def table(models: list[Evaluated]) -> Table:
-    """A line a model: accuracy, ECE with its interval and null band, NLL."""
-    result = Table(
-        "", "accuracy", "ECE", "95 % interval", "calibrated", "NLL", box=None, pad_edge=False
-    )
-    for model in models:
-        n = model.numbers
-        shown = {key: show(n[key], METRICS[key].percent) for key in ("accuracy", "ece", "nll")}
-        spans = [
-            f"{100 * n[f'{key}_low']:.2f}–{100 * n[f'{key}_high']:.2f} %"
-            for key in ("ece", "ece_null")
-        ]
-        result.add_row(
-            Text(model.name),
-            shown["accuracy"],
-            Text(shown["ece"], style="bold"),
-            *spans,
-            shown["nll"],
-        )
-    for column in result.columns[1:]:
-        column.justify = "right"
-    return result

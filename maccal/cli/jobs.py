@@ -1,16 +1,17 @@
-"""What `maccal calibrate` does: features or a model in; a calibrated classifier, its history and,
-with test rows, a report out.
+"""What `maccal calibrate` does with features or a model.
 
-features.npz        arrays z, y; optional val_z, val_y (held-out labels), unlabelled_z, test_z, test_y (measured before and
-                    after), weight, bias (the classifier as trained, for "before")
-mine.py:build       a function that returns model, train[, val[, test]]: a torch model and loaders; also package.module:build
+    features.npz     features_file.py says which arrays
+    mine.py:build    a function that returns model, train[, val[, test]]: a torch model and loaders;
+                     also package.module:build
+
+Out come a calibrated classifier, its history and, with test rows, a report.
 """
 
 import importlib
 import importlib.util
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,31 +20,33 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from maccal.calibration.heads import save_head
-from maccal.calibration.mac_cal import calibrate, calibrate_head, first_batch
-from maccal.calibration.stage2 import Stage2
-from maccal.evaluation.arrays import load_npz, npz_names
+from maccal.calibration.feedback import feedback_of
+from maccal.calibration.heads import history_of, save_head, with_history
+from maccal.calibration.mac_cal import count_classes
+from maccal.calibration.model import calibrate, first_batch
+from maccal.calibration.registry import CALIBRATORS
+from maccal.calibration.task import Choices, Task
+from maccal.cli.features_file import load_features
 from maccal.evaluation.evaluated import Compared, measure, paired
 from maccal.evaluation.predictions import Predictions
 from maccal.features.extraction import Features, extract, find_head
-from maccal.io import FileError, npz, write, write_json, write_tensors
+from maccal.features.table import FeatureTable
+from maccal.io import npz, write, write_json, write_tensors
 from maccal.report.evaluation import evaluation_page
-from maccal.runs.folder import MODEL
-
-PAIRS = (("z", "y"), ("val_z", "val_y"), ("test_z", "test_y"), ("weight", "bias"))
-# more than any labels mean, unless there are as many rows or a classifier of as many classes
-CLASSES = 1 << 16
+from maccal.runs.folder import MEASURED, MODEL
 
 
 @dataclass(frozen=True)
 class Settings:
     """How to calibrate, and where the results go."""
 
-    config: Stage2
+    calibrator: str
+    config: Choices
     seed: int
     accuracy: float | None
     head: str | None
     cache: Path | None
+    device: str | None
     out: Path
 
 
@@ -59,99 +62,22 @@ class Done:
 
 def calibrate_file(path: Path, settings: Settings) -> Done:
     """From a file of features."""
-    if settings.head or settings.cache:
-        raise ValueError("--head and --cache are for models; a file of features has neither")
     arrays = load_features(path)
-    val = (arrays["val_z"], arrays["val_y"]) if "val_z" in arrays else None
-    new = calibrate_head(
-        arrays["z"], arrays["y"], val=val, accuracy=settings.accuracy, unlabelled=arrays.get("unlabelled_z"),
-        classes=len(arrays["weight"]) if "weight" in arrays else None, config=settings.config, seed=settings.seed, progress=True,
-    )  # fmt: skip
-    test = Features(*(torch.as_tensor(arrays[k]) for k in PAIRS[2])) if "test_z" in arrays else None
     old = linear(arrays["weight"], arrays["bias"]) if "weight" in arrays else None
+    train = FeatureTable(arrays["z"], arrays["y"], "z")
+    feedback = feedback_of(
+        train,
+        val=(arrays["val_z"], arrays["val_y"]) if "val_z" in arrays else None,
+        accuracy=settings.accuracy,
+        unlabelled=arrays.get("unlabelled_z"),
+    )
+    classes = count_classes(train, feedback.rows, None if old is None else old.out_features)
+    task = Task(train, feedback, classes, old, settings.seed, progress=True)
+    new = CALIBRATORS[settings.calibrator].fit(settings.config, task)
+    test = None
+    if "test_z" in arrays:
+        test = Features(torch.as_tensor(arrays["test_z"]), torch.as_tensor(arrays["test_y"]))
     return finish(path.stem, new, old, test, settings)
-
-
-def load_features(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file of features.
-
-    Of the right types and of sizes that go together, or FileError.
-    """
-    arrays = load_npz(path, [*(name for pair in PAIRS for name in pair), "unlabelled_z"])
-    for first, second in PAIRS:
-        if (first in arrays) != (second in arrays):
-            raise FileError(
-                path, f"{first} and {second} belong together; found {', '.join(arrays)}"
-            )
-    if "z" not in arrays:
-        found = ", ".join(npz_names(path)[:20]) or "nothing"
-        raise FileError(
-            path, f"no z and y; found {found}; expected features z (rows x dimensions) and labels y"
-        )
-    for name in ("z", "val_z", "unlabelled_z", "test_z", "weight"):
-        if name in arrays:
-            arrays[name] = checked_matrix(path, name, arrays[name], width=arrays["z"].shape[-1:])
-    classes = len(arrays["weight"]) if "weight" in arrays else None
-    for rows, name in PAIRS[:3]:
-        if name in arrays:
-            arrays[name] = checked_labels(path, name, arrays[name], len(arrays[rows]), classes)
-        if classes is None and name == "val_y":  # what the labels of the test must not go beyond
-            classes = 1 + max(
-                int(arrays[known].max()) for known in ("y", "val_y") if known in arrays
-            )
-    if "bias" in arrays:
-        arrays["bias"] = checked_bias(path, arrays["bias"], len(arrays["weight"]))
-    return arrays
-
-
-def checked_matrix(path: Path, name: str, array: np.ndarray, width: tuple[int, ...]) -> np.ndarray:
-    """Floating-point rows as wide as those of z."""
-    if array.dtype.kind != "f" or array.dtype.itemsize > 8 or array.ndim != 2 or not array.size:
-        raise FileError(
-            path, f"{name} is {described(array)}; expected floating-point rows x dimensions"
-        )
-    if array.shape[1:] != width:
-        raise FileError(
-            path,
-            f"z has {width[0]} features and {name} {array.shape[1]}; they must be of one network",
-        )
-    return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
-
-
-def checked_bias(path: Path, array: np.ndarray, classes: int) -> np.ndarray:
-    if array.dtype.kind != "f" or array.dtype.itemsize > 8 or array.shape != (classes,):
-        raise FileError(
-            path,
-            f"bias is {described(array)}; expected {classes} floats, one for each row of weight",
-        )
-    return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
-
-
-def checked_labels(
-    path: Path, name: str, array: np.ndarray, rows: int, classes: int | None
-) -> np.ndarray:
-    """Class indices as int64, one for each row, of as many classes as are known or can be meant."""
-    if array.dtype.kind not in "iu" or array.shape != (rows,):
-        raise FileError(
-            path, f"{name} is {described(array)}; expected {rows} whole numbers, one for each row"
-        )
-    low, high = int(array.min()), int(array.max())
-    if low >= 0 and classes is not None and high >= classes:
-        raise FileError(
-            path,
-            f"label {high} in {name} is outside 0 .. {classes - 1}; do the labels count from 1?",
-        )
-    if low < 0 or (classes is None and high >= max(CLASSES, rows)):
-        problem = f"{name} has labels from {low} to {high}"
-        raise FileError(
-            path,
-            f"{problem}; expected class indices 0, 1, ... (for more classes pass weight and bias)",
-        )
-    return array.astype(np.int64)
-
-
-def described(array: np.ndarray) -> str:
-    return f"{array.dtype} of shape {array.shape}"
 
 
 def calibrate_model(spec: str, settings: Settings) -> Done:
@@ -159,25 +85,28 @@ def calibrate_model(spec: str, settings: Settings) -> Done:
     model, train, val, test = built(spec)
     name = find_head(model, first_batch(train), settings.head)
     old = model.get_submodule(name)
-    rows = (
-        None
-        if test is None
-        else extract(model, test, head=name, cache=settings.cache, progress=True)
+    rows = None
+    if test is not None:
+        rows = extract(
+            model, test, head=name, cache=settings.cache, device=settings.device, progress=True
+        )
+    calibrated = calibrate(
+        model,
+        train,
+        val=val,
+        accuracy=settings.accuracy,
+        calibrator=settings.calibrator,
+        head=name,
+        config=settings.config,
+        seed=settings.seed,
+        cache=settings.cache,
+        device=settings.device,
+        progress=True,
     )
-    how: dict[str, Any] = {
-        "config": settings.config,
-        "seed": settings.seed,
-        "cache": settings.cache,
-        "progress": True,
-    }
-    calibrated = calibrate(model, train, val=val, accuracy=settings.accuracy, head=name, **how)
-    new = calibrated.get_submodule(name)
     stem = spec.split(":")[0].removesuffix(".py").replace("/", ".").split(".")[-1]
     whole = write_tensors(settings.out / f"{stem}.model.safetensors", MODEL, weights_of(calibrated))
-    done = finish(
-        stem, new if isinstance(new, nn.Sequential) else as_sequence(new), old, rows, settings
-    )
-    return Done([whole, *done.files], done.history, done.models, done.report)
+    done = finish(stem, calibrated.get_submodule(name), old, rows, settings)
+    return replace(done, files=[whole, *done.files])
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -199,13 +128,14 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
     return found
 
 
-def as_sequence(layer: nn.Module) -> nn.Sequential:
-    result = nn.Sequential(layer)
-    result.history = layer.history
-    return result
+def as_sequence(head: nn.Module) -> nn.Sequential:
+    """The head as a sequence of layers, as files have it."""
+    if isinstance(head, nn.Sequential):
+        return head
+    return with_history(nn.Sequential(head), history_of(head))
 
 
-def linear(weight: Any, bias: Any) -> nn.Module:
+def linear(weight: np.ndarray, bias: np.ndarray) -> nn.Linear:
     layer = nn.Linear(weight.shape[1], weight.shape[0], device="meta")
     layer.weight, layer.bias = (
         nn.Parameter(torch.as_tensor(t).float(), False) for t in (weight, bias)
@@ -245,42 +175,41 @@ def from_file(path: Path) -> Any:
 
 
 def finish(
-    stem: str, new: nn.Sequential, old: nn.Module | None, test: Features | None, settings: Settings
+    stem: str, new: nn.Module, old: nn.Module | None, test: Features | None, settings: Settings
 ) -> Done:
     """Write the head, its history and, with test rows, predictions and a report."""
-    history: Any = new.history
+    head = as_sequence(new).cpu()
+    history = history_of(head)
     about = {
         "maccal_version": version("maccal"),
+        "calibrator": settings.calibrator,
         "seed": settings.seed,
         "config": asdict(settings.config),
     }
-    files = [save_head(new, settings.out / f"{stem}.head.safetensors", **about)]
     record = {**about, "accuracy": settings.accuracy, "history": history}
-    files.append(write_json(settings.out / f"{stem}.history.json", "calibration 1", record))
+    files = [
+        save_head(head, settings.out / f"{stem}.head.safetensors", **about),
+        write_json(settings.out / f"{stem}.history.json", "calibration 1", record),
+    ]
     if test is None:
         return Done(files, history, [])
-    heads = {**({"as trained": old} if old is not None else {}), "MaC-Cal": new}
-    made = [
-        Predictions(scores(head, test.z), "logits", test.y.numpy(), name)
-        for name, head in heads.items()
-    ]
+    title = CALIBRATORS[settings.calibrator].title
+    heads: dict[str, nn.Module] = {} if old is None else {"as trained": old}
+    heads[title] = head
+    made = []
     models = []
-    for p in made:
-        file = write(
-            settings.out / f"{stem}.{p.name.lower().replace(' ', '-')}.npz",
-            npz(logits=p.scores, labels=p.labels),
-        )
-        models.append(measure(p, file, bins=15, resamples=1000, seed=0))
-        files.append(file)
-    pairs = (
-        [Compared(models[0], models[1], paired(made[0], made[1], bins=15, resamples=1000, seed=0))]
-        if len(made) == 2
-        else []
-    )
-    page = write(
-        settings.out / f"{stem}.report.html", evaluation_page(models, pairs, {"MaC-Cal": history})
-    )
-    return Done(files, history, models, page)
+    for name, one in heads.items():
+        said = Predictions(scores(one, test.z), "logits", test.y.numpy(), name)
+        file = settings.out / f"{stem}.{name.lower().replace(' ', '-')}.npz"
+        files.append(write(file, npz(logits=said.scores, labels=said.labels)))
+        made.append(said)
+        models.append(measure(said, file, **MEASURED))
+    pairs = []
+    if len(made) == 2:
+        pairs.append(Compared(models[0], models[1], paired(made[0], made[1], **MEASURED)))
+    paths = {title: history} if "keep" in history[0] else {}
+    page = evaluation_page(models, pairs, paths)
+    return Done(files, history, models, write(settings.out / f"{stem}.report.html", page))
 
 
 @torch.no_grad()

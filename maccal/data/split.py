@@ -25,6 +25,8 @@ class Split:
 
 @dataclass(frozen=True)
 class DataSet:
+    """What is trained on, what is held out, what is measured on; None if it is not there."""
+
     train: Split | None
     val: Split | None
     test: Split
@@ -32,23 +34,23 @@ class DataSet:
 
 
 def stratified(labels: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Row numbers of about `count` rows in random order, every class in its share, as near as whole
-    rows allow.
+    """The numbers of `count` rows in random order, with every class in its share.
+
+    The shares are as equal as whole rows allow.
     """
     if not 1 <= count <= len(labels):
-        raise ValueError(
-            f"{count} of {len(labels)} images asked for; pass a number between 1 and {len(labels)}"
-        )
+        asked = f"{count} of {len(labels)} images asked for"
+        raise ValueError(f"{asked}; pass a number between 1 and {len(labels)}")
     order = rng.permutation(len(labels))
-    ranked = order[np.argsort(labels[order], kind="stable")]  # by class, random within
-    sizes = np.bincount(labels)
-    # how far down its class a row stands
-    place = np.concatenate([(np.arange(size) + 0.5) / size for size in sizes if size])
-    return rng.permutation(ranked[np.argsort(place, kind="stable")[:count]])
+    by_class = order[np.argsort(labels[order], kind="stable")]  # random within a class
+    # How far down its class each row stands, from 0 to 1; those that stand highest are taken
+    depths = [(np.arange(size) + 0.5) / size for size in np.bincount(labels) if size]
+    highest = np.argsort(np.concatenate(depths), kind="stable")[:count]
+    return rng.permutation(by_class[highest])
 
 
 def subset(labels: np.ndarray, limit: int | None) -> np.ndarray:
-    """All rows, or `limit` of them, every class in its share: the same ones every time."""
+    """All rows, or `limit` of them with every class in its share: the same ones every time."""
     if limit is None:
         return np.arange(len(labels))
     return np.sort(stratified(labels, min(limit, len(labels)), np.random.default_rng(1)))

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from maccal.io import HEADER, FileError, open_regular, parse_json, read_bytes
+from maccal.io import FileError, open_regular, parse_json, read_bytes
+from maccal.io.formats import HEADER
 
 CALIBRATORS = ("tst", "vtst", "maccal", "temperature")  # those of format 1
 MEASURED = ("kind", "file", "n", "classes", "bins", "resamples", "seed")

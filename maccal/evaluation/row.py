@@ -24,9 +24,7 @@ from maccal.evaluation.checks import check_content
 from maccal.evaluation.older import converted, is_sealed, old_rows
 from maccal.evaluation.provenance import Provenance
 from maccal.io import (
-    LARGEST_JSON,
     FileError,
-    check_format,
     parse_json,
     read_bytes,
     read_sealed,
@@ -35,6 +33,7 @@ from maccal.io import (
     write,
     write_lines,
 )
+from maccal.io.formats import LARGEST_JSON, check_format
 
 ROW, ROWS = "row 2", "rows 2"
 OLD_ROW, OLD_ROWS = "row 1", "rows 1"

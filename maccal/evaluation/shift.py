@@ -16,15 +16,15 @@ from rich.progress import track
 from torch import nn
 
 from maccal.data import Split
-from maccal.data.corruptions.corrupt import CORRUPTIONS, Corrupt
-from maccal.data.download.getting import data_root
+from maccal.data.corruptions import CORRUPTIONS, Corrupt
+from maccal.data.download import data_root
 from maccal.data.pixels import Pixels
-from maccal.data.readers.cifar_c import FOLDERS, SEVERITIES, opened, part
+from maccal.data.readers import FOLDERS, SEVERITIES, one_severity, open_cifar_c
 from maccal.data.split import subset
 from maccal.distributed import my_rank
 from maccal.io import FileError
 from maccal.metrics import Bins, nll, top_label
-from maccal.training.loop import predict
+from maccal.training import predict
 
 Cells = Iterator[tuple[str, int, Split]]
 
@@ -68,13 +68,17 @@ def published_shift(
         raise ValueError(
             f"no published corruptions of a data set of {classes} classes; only of cifar10 and cifar100"
         )
-    files, labels = opened(classes, data_root(root), None)
+    files, labels = open_cifar_c(classes, data_root(root))
     if missing := [kind for kind in names if kind not in files]:
         raise FileError(
             data_root(root) / FOLDERS[classes],
             f"no {missing[0]}.npy; download the set again, or choose other kinds",
         )
-    whole = ((kind, level, part(files[kind], labels, level)) for kind in names for level in levels)
+    whole = (
+        (kind, level, one_severity(files[kind], labels, level))
+        for kind in names
+        for level in levels
+    )
     cells = (
         (kind, level, split.rows(subset(split.labels.numpy(), limit)))
         for kind, level, split in whole

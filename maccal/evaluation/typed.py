@@ -44,6 +44,8 @@ def fits(value: Any, hint: Any) -> bool:
     >>> fits(3, float), fits(True, int), fits((1.0, "a"), tuple[float, ...]), fits(None, int | None)
     (True, False, False, True)
     """
+    if hint is Any:
+        return True
     origin, options = get_origin(hint), get_args(hint)
     if origin is Literal:
         return isinstance(value, str) and value in options

@@ -1,4 +1,4 @@
-"""Any torch model: find its head, extract its features once, keep them; harder views of its inputs."""
+"""Any torch model: find its head, extract its features once, keep them; harder views of inputs."""
 
 from maccal.features.classifiers import find_head
 from maccal.features.extraction import Features, extract

@@ -1,9 +1,9 @@
-"""What a loader gives, batch by batch: the model's arguments and the labels; and the loader shared
-out between processes.
+"""The batches of a loader as the model's arguments and the labels; the loader shared by processes.
 
 A batch is (inputs, labels), (input, input, ..., labels), or a mapping of inputs with the labels
-under one of LABELS. Under torchrun every rank gets all rows in the loader's order, for one gather
-of each round of batches."""
+under one of LABELS. Under torchrun every rank gets all rows in the loader's order. That costs one
+gather for each round of batches.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
@@ -20,16 +20,18 @@ LABELS = ("labels", "label", "y", "target", "targets")  # keys of a batch that i
 
 
 class Batch(NamedTuple):
+    """What the model is called with, and the labels on the CPU."""
+
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     y: Tensor
 
 
 class Part(NamedTuple):
-    """A part of the rows.
+    """Some of the rows: their features, labels and hashes.
 
-    Features (no columns when only hashes are asked for), labels and hashes (no rows without a
-    cache).
+    The features have no columns where only hashes are asked for; there are no hashes without a
+    cache.
     """
 
     z: Tensor
@@ -37,32 +39,37 @@ class Part(NamedTuple):
     hashes: Tensor
 
 
-def split(batch: Any) -> Batch:
-    """A loader's batch as the model's arguments and the labels."""
-    if isinstance(batch, Mapping):
-        key = next((key for key in LABELS if key in batch), None)
-        if key is None:
-            raise ValueError(
-                f"the batch has the keys {list(batch)}; name the labels one of {', '.join(LABELS)}"
-            )
-        return Batch((), {k: v for k, v in batch.items() if k != key}, labels_of(batch[key]))
-    if isinstance(batch, tuple | list) and len(batch) >= 2:
-        return Batch(tuple(batch[:-1]), {}, labels_of(batch[-1]))
-    seen = (
-        f"{type(batch).__name__} of length {len(batch)}"
-        if isinstance(batch, tuple | list)
-        else type(batch).__name__
-    )
+def as_batch(given: Any) -> Batch:
+    """What a loader gave, as the model's arguments and the labels."""
+    if isinstance(given, Mapping):
+        return from_mapping(given)
+    if isinstance(given, tuple | list) and len(given) >= 2:
+        return Batch(tuple(given[:-1]), {}, labels_of(given[-1]))
+    seen = type(given).__name__
+    if isinstance(given, tuple | list):
+        seen += f" of length {len(given)}"
     raise ValueError(
-        f"the loader gave a {seen}; expected (inputs, labels), or a mapping of inputs with a key labels"
+        f"the loader gave a {seen}; "
+        "expected (inputs, labels), or a mapping of inputs with a key labels"
     )
+
+
+def from_mapping(given: Mapping[str, Any]) -> Batch:
+    key = next((key for key in LABELS if key in given), None)
+    if key is None:
+        raise ValueError(
+            f"the batch has the keys {list(given)}; name the labels one of {', '.join(LABELS)}"
+        )
+    inputs = {name: value for name, value in given.items() if name != key}
+    return Batch((), inputs, labels_of(given[key]))
 
 
 def labels_of(labels: Any) -> Tensor:
     y = as_tensor(labels, "labels")
     if y.ndim != 1:
         raise ValueError(
-            f"labels have shape {tuple(y.shape)}; expected one class index per row (of one-hot rows: argmax(1))"
+            f"labels have shape {tuple(y.shape)}; "
+            "expected one class index per row (of one-hot rows: argmax(1))"
         )
     if y.is_floating_point() or y.dtype == torch.bool:
         raise ValueError(f"labels have dtype {y.dtype}; expected integer class indices")
@@ -77,60 +84,74 @@ def move(value: Any, device: torch.device) -> Any:
         return {key: move(item, device) for key, item in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(move(item, device) for item in value))
-    return (
-        type(value)(move(item, device) for item in value) if type(value) in (tuple, list) else value
-    )
+    if type(value) in (tuple, list):
+        return type(value)(move(item, device) for item in value)
+    return value
 
 
 def deal(
     loader: Iterable[Any], rank: int, world: int
 ) -> Iterator[tuple[Batch | None, list[Tensor]]]:
-    """Rounds of up to `world` batches.
+    """Rounds of up to `world` batches: this rank's own, and the labels of all of them.
 
-    This rank's own, None when the loader ran out before it, and the labels of all.
+    This rank's own is None when the loader ran out before it.
     """
-    batches = map(split, loader)
+    batches = map(as_batch, loader)
     while True:
-        own, labels = None, []
+        own = None
+        labels = []
         for i, batch in enumerate(islice(batches, world)):
             labels.append(batch.y)
-            own = batch if i == rank else own
+            if i == rank:
+                own = batch
         if not labels:
             return
         yield own, labels
 
 
-Work = Callable[[Batch, int], Part]  # of a batch and the number of rows before it
+Work = Callable[[Batch, int], Part]  # takes a batch and the number of rows before it
+
+
+def joined(parts: Iterable[Part]) -> Part:
+    """The parts one after the other, as a copy: a loader may fill the same tensors again."""
+    z, y, hashes = zip(*parts, strict=True)
+    return Part(torch.cat(z), torch.cat(y), torch.cat(hashes))
+
+
+def interleaved(parts: Iterable[Part]) -> Part:
+    """The first row of every part, then the second of every part, and so on."""
+    return Part(*(torch.stack(column, 1).flatten(0, 1) for column in zip(*parts, strict=True)))
 
 
 def shared_out(loader: Iterable[Any], work: Work) -> Iterator[Part]:
-    """Each rank works on every world-size-th batch; all of them must see the same batches."""
-    (rank, world), start = my_rank(), 0
-    # a last round in which no rank may have anything left
+    """Each rank works on one batch of a round; all ranks must see the same batches."""
+    rank, world = my_rank()
+    start = 0
+    # The last round is empty: a rank whose loader is longer than the others' is noticed there.
     for own, labels in chain(deal(loader, rank, world), [(None, [])]):
-        mine = work(own, start + sum(map(len, labels[:rank]))) if own else None
-        parts = everywhere((mine, [y.tolist() for y in labels]))
-        if any(seen != parts[0][1] for _, seen in parts):
+        before = start + sum(map(len, labels[:rank]))
+        mine = work(own, before) if own is not None else None
+        everyone = everywhere((mine, [y.tolist() for y in labels]))
+        if any(seen != everyone[0][1] for _, seen in everyone):
             raise ValueError(
-                "the ranks see the loader in different orders; seed it alike on all, or use a DistributedSampler"
+                "the ranks see the loader in different orders; "
+                "seed it alike on all, or use a DistributedSampler"
             )
         start += sum(map(len, labels))
-        if labels:  # cat also copies: a loader may fill the same tensors again
-            yield Part(
-                *map(torch.cat, zip(*(rows for rows, _ in parts if rows is not None), strict=True))
-            )
+        if labels:
+            yield joined(part for part, _ in everyone if part is not None)
 
 
 def dealt_out(loader: Iterable[Any], work: Work, total: int) -> Iterator[Part]:
-    """A DistributedSampler gives each rank every world-size-th row, and repeats some at the end to
-    make the ranks equal.
+    """Each rank works on its own rows: a DistributedSampler has shared them out already.
+
+    It gives a rank every world-size-th row. At the end it repeats some, so that all ranks have
+    equally many: of `total` rows there are no more than that.
     """
     start = 0
-    for own, labels in deal(loader, 0, 1):
-        assert own is not None
-        parts = everywhere(work(own, start))
-        start += len(labels[0])
-        rows = Part(*(torch.stack(column, 1).flatten(0, 1) for column in zip(*parts, strict=True)))
+    for batch in map(as_batch, loader):
+        rows = interleaved(everywhere(work(batch, start)))
+        start += len(batch.y)
         yield Part(*(column[:total] for column in rows))
         total -= len(rows.y)
 

@@ -2,14 +2,15 @@
 
     <weights>-<rows>-<content>.safetensors    z (N x D), y (N), rows (N hashes of input and label)
 
-A file never changes. It is written as the rows come, so that N x D never has to fit in memory,
-under a hidden name, flushed, and gets its own name last, which ends in a hash of all that it holds,
-the order of the rows included: processes that write at the same time cannot replace each other's.
+A file never changes. It is written under a hidden name as the rows come, so that N x D never has to
+fit in memory. It gets its own name last, when it is on the disk. That name ends in a hash of all
+that the file holds, the order of the rows included: so processes that write at the same time cannot
+replace each other's files.
 
-Whoever reads takes header, labels, hashes and features through one descriptor, verifies them all,
-and works on a copy of its own: in memory, or of a large set in a file without a name. So nobody can
+A reader takes header, labels, hashes and features through one descriptor, verifies them all, and
+works on a copy of its own: in memory or, for a large set, in a file without a name. So nobody can
 change, replace or cut the features while they are in use. A damaged file is deleted, with a
-warning; what is not a file (a fifo, a folder, a link) is left alone.
+warning. What is not a file (a fifo, a folder, a link) is left alone.
 
 Cost: one read of the file, about a second per gigabyte, and for a large set its size on the disk
 once more, twice while its rows are put in order.
@@ -22,13 +23,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import torch
 from torch import Tensor
 
 from maccal.features.fingerprints import data_key, raw
-from maccal.features.rowfile import full, hidden, open_part, own_copy, write_all
+from maccal.features.mapped import full, hidden, open_part, own_copy, write_all
 from maccal.io import DAMAGED, FileError, checksum, flush, open_regular, parse_json
 
 FORMAT = "maccal features 2"
@@ -44,7 +45,7 @@ class Entry(NamedTuple):
     """What a file holds beside its features; it was sound when it was read."""
 
     y: Tensor
-    rows: Tensor
+    hashes: Tensor  # of the rows; they are called "rows" in the file
     width: int
     dtype: torch.dtype
     name: str
@@ -56,23 +57,24 @@ class Entry(NamedTuple):
 
 
 def header(count: int, width: int, dtype: torch.dtype, notes: dict[str, str]) -> bytes:
-    """The first START bytes: a function of these values alone, for a reader to compare."""
-    end = count * width * dtype.itemsize
-    values: dict[str, Any] = {
+    """The first START bytes; these values alone decide them, so that a reader can compare."""
+    z_end = count * width * dtype.itemsize
+    y_end = z_end + 8 * count
+    rows_end = y_end + 8 * count
+    values = {
         "__metadata__": {"maccal": json.dumps(notes, sort_keys=True)},
-        "z": {"dtype": DTYPES[dtype], "shape": [count, width], "data_offsets": [0, end]},
+        "z": {"dtype": DTYPES[dtype], "shape": [count, width], "data_offsets": [0, z_end]},
+        "y": {"dtype": "I64", "shape": [count], "data_offsets": [z_end, y_end]},
+        "rows": {"dtype": "I64", "shape": [count], "data_offsets": [y_end, rows_end]},
     }
-    for place, name in enumerate(("y", "rows")):
-        offsets = [end + 8 * count * place, end + 8 * count * (place + 1)]
-        values[name] = {"dtype": "I64", "shape": [count], "data_offsets": offsets}
     text = json.dumps(values, sort_keys=True).encode()
     if len(text) > START - 8:
         raise ValueError(f"the head's name has {len(notes['head'])} letters; that is too long")
     return (START - 8).to_bytes(8, "little") + text.ljust(START - 8)
 
 
-def entry_name(weights: str, rows: Tensor, check: str) -> str:
-    return f"{weights}-{data_key(rows)}-{check}.safetensors"
+def entry_name(weights: str, hashes: Tensor, check: str) -> str:
+    return f"{weights}-{data_key(hashes)}-{check}.safetensors"
 
 
 def read_header(top: bytes, path: Path) -> tuple[int, int, torch.dtype, dict[str, str]]:
@@ -102,9 +104,9 @@ def read(file: IO[bytes], path: Path) -> Entry:
     check = notes.pop("check", "")
     if check != checksum(header(count, width, dtype, notes), tail):
         raise FileError(path, f"its checksum is wrong: {DAMAGED}")
-    y, rows = torch.frombuffer(bytearray(tail), dtype=torch.int64).reshape(2, count)
-    name = entry_name(notes["weights"], rows, check)
-    return Entry(y, rows, width, dtype, name, notes["z"])
+    y, hashes = torch.frombuffer(bytearray(tail), dtype=torch.int64).reshape(2, count)
+    name = entry_name(notes["weights"], hashes, check)
+    return Entry(y, hashes, width, dtype, name, notes["z"])
 
 
 def read_features(file: IO[bytes], entry: Entry, path: Path) -> Tensor:
@@ -166,37 +168,41 @@ def entries(folder: Path, start: str) -> list[Entry]:
     found = []
     for path in sorted(folder.glob(f"{start}-*.safetensors")):
         file = open_entry(path)
-        if file is not None:
-            with file:
-                found.append(checked(file, path))
-    return [entry for entry in found if entry is not None]
+        if file is None:
+            continue
+        with file:
+            entry = checked(file, path)
+        if entry is not None:
+            found.append(entry)
+    return found
 
 
-def load(path: Path, rows: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Features and labels of an entry, in the order of these hashes; None if they are not its own.
+def load(path: Path, hashes: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Features and labels of an entry, its rows in the order of these hashes.
 
-    None also, with a warning, where it is damaged. Rows with one hash are one input with one label,
-    so that it does not matter which of their features comes first.
+    None where the entry holds other rows or, with a warning, is damaged. Rows with the same hash
+    are the same input with the same label, so it does not matter which of them comes first.
     """
     file = open_entry(path)
     if file is None:
         return None
     with file:
         entry = checked(file, path)
-        if entry is None or not torch.equal(entry.rows.sort().values, rows.sort().values):
+        if entry is None or not torch.equal(entry.hashes.sort().values, hashes.sort().values):
             return None
         try:
             z = read_features(file, entry, path)
         except FileError as error:
             discard(path, error)
             return None
-    order = torch.empty_like(rows)
-    order[rows.argsort(stable=True)] = entry.rows.argsort(stable=True)
+    order = torch.empty_like(hashes)
+    order[hashes.argsort(stable=True)] = entry.hashes.argsort(stable=True)
     return reordered(z, order, path.parent), entry.y[order]
 
 
 def reordered(z: Tensor, order: Tensor, folder: Path) -> Tensor:
-    if bool((order.diff() == 1).all()):  # a permutation that only ever steps up by one is none
+    """The rows in this order, as a copy of our own, or z itself if that is its order already."""
+    if bool((order.diff() == 1).all()):
         return z
     step = 1 + CHUNK // (z.shape[1] * z.dtype.itemsize)
     pieces = (raw(z[part]) for part in torch.split(order, step))
@@ -207,26 +213,33 @@ def reordered(z: Tensor, order: Tensor, folder: Path) -> Tensor:
 
 
 class Writer:
-    """Appends rows to a hidden file; `finish` reads them back."""
+    """Appends rows to a hidden file; `finish` completes it, `publish` gives it its name."""
 
     def __init__(self, part: Path) -> None:
-        self.part, self.handle = part, open_part(part)
+        self.part = part
+        self.handle = open_part(part)
         os.lseek(self.handle, START, os.SEEK_SET)
-        self.total, self.width, self.dtype = blake2b(digest_size=16), 0, torch.float32
-        # not lists of tensors: small blocks that stay keep the large ones around them
-        self.y, self.rows = bytearray(), bytearray()
+        self.total = blake2b(digest_size=16)
+        self.width = 0
+        self.dtype = torch.float32
+        # Not lists of tensors: small blocks that stay alive would keep the allocator from giving
+        # back the large ones between them.
+        self.y = bytearray()
+        self.hashes = bytearray()
 
-    def add(self, z: Tensor, y: Tensor, rows: Tensor) -> None:
+    def add(self, z: Tensor, y: Tensor, hashes: Tensor) -> None:
         data = raw(z)
         write_all(self.handle, data, self.part.parent)
         self.total.update(data)
-        self.width, self.dtype = z.shape[1], z.dtype
+        self.width = z.shape[1]
+        self.dtype = z.dtype
         self.y += raw(y)
-        self.rows += raw(rows)
+        self.hashes += raw(hashes)
 
     def finish(self, weights: str, head: str) -> Entry:
-        """Write what is missing: the file is complete, on the disk, and still without its name."""
-        tail, count = bytes(self.y + self.rows), len(self.y) // 8
+        """Write labels, hashes and header: now the file is complete and on the disk, but hidden."""
+        tail = bytes(self.y + self.hashes)
+        count = len(self.y) // 8
         notes = {"format": FORMAT, "head": head, "weights": weights, "z": self.total.hexdigest()}
         check = checksum(header(count, self.width, self.dtype, notes), tail)
         write_all(self.handle, tail, self.part.parent)
@@ -251,7 +264,7 @@ class Writer:
             return read_features(file, entry, self.part)
 
     def publish(self, entry: Entry) -> None:
-        """Give the file its name, unless it is taken: the same name is the same content."""
+        """Give the file its name, unless that is taken: the same name is the same content."""
         target = self.part.with_name(entry.name)
         try:
             os.link(self.part, target)

@@ -1,16 +1,15 @@
-"""Features of a trained classifier: what goes into its last linear layer, for every row of a
-loader.
+"""Features of a classifier: what goes into its last linear layer, for every row of a loader.
 
 find_head      the name of that layer (from classifiers.py)
-extract        one frozen pass over a loader (and one batch more, which finds or checks the head): z (N x D) and labels;
-               kept on disk with cache="folder" (cache.py), shared out between the processes of
-               torchrun (batches.py)
-replace_head   another module in its place (from classifiers.py)
+extract        one frozen pass over a loader: z (N x D) and labels; kept on disk with
+               cache="folder" (cache.py), shared out between the processes of torchrun (batches.py)
+replace_head   puts another module in its place (from classifiers.py)
 
-The model comes back as it was: the mode of every submodule and every buffer to the bit, no hook
-left, also after an error. Cost: the model's forward pass; with a cache also a hash of every input,
-about a second per gigabyte, and a batch that shows that the model is not random. Features that are
-found in the cache cost the hash and the pass of about a thousand rows (lookup.py).
+The model comes back as it was, also after an error: every mode and every buffer to the bit, no hook
+left. Cost: the model's forward pass, and one batch more, which finds or checks the head. With a
+cache also a hash of every input, about a second per gigabyte, and one batch to see that the model
+is not random. Features that are found in the cache cost the hash, and the pass of about a thousand
+rows (lookup.py).
 """
 
 import warnings
@@ -26,20 +25,22 @@ from torch import Tensor, nn
 from maccal import io
 from maccal.distributed import everywhere, my_rank
 from maccal.features import cache as disk
-from maccal.features.batches import Batch, Part, walk
+from maccal.features.batches import Batch, Part, Work, walk
 from maccal.features.classifiers import (
-    Run,
+    Runner,
     close,
+    device_of,
     find_head,
     frozen,
+    linear_layers,
     locate,
     named,
-    place,
     replace_head,
     unwrap,
+    without_prefix,
 )
 from maccal.features.fingerprints import weights_key
-from maccal.features.lookup import ROUNDING, Walk, alike, has_twin, hashes, stored
+from maccal.features.lookup import ROUNDING, Walk, alike, has_twin, hashed, stored
 from maccal.metrics.inputs import first
 
 __all__ = ["Features", "extract", "find_head", "replace_head"]
@@ -47,8 +48,10 @@ __all__ = ["Features", "extract", "find_head", "replace_head"]
 RANDOM = (
     "the features are not kept: the model gives others each time (dropout at work in eval mode?)"
 )
-# a token's position in digits: whole numbers that float16 and bfloat16 hold exactly
-BASE, DIGITS = 256, 4
+# A token's position in digits of this base: whole numbers that float16 and bfloat16 hold exactly.
+BASE = 256
+DIGITS = 4
+NO_LABEL_YET = 1 << 62  # larger than any label
 
 
 class Features(NamedTuple):
@@ -59,82 +62,98 @@ class Features(NamedTuple):
 
 
 def check_range(y: Tensor, classes: int, start: int, least: int) -> None:
-    """Raise for a label outside 0 .. classes - 1.
+    """Raise ValueError for a label outside 0 .. classes - 1.
 
-    `start` is the row of the first, `least` the least label before it.
+    `start` is the number of the first row here, `least` the least label of the rows before it.
     """
     wrong = (y < 0) | (y >= classes)
-    if bool(wrong.any()):
-        row, one = first(wrong), min(least, int(y.min())) >= 1 and int(y.max()) == classes
-        hint = (
-            "; the labels seem to count from 1: subtract 1"
-            if one
-            else f": the head has {classes} outputs"
-        )
-        raise ValueError(
-            f"label {int(y[row])} in row {start + row} is outside 0 .. {classes - 1}{hint}"
-        )
+    if not bool(wrong.any()):
+        return
+    row = first(wrong)
+    hint = f": the head has {classes} outputs"
+    if min(least, int(y.min())) >= 1 and int(y.max()) == classes:
+        hint = "; the labels seem to count from 1: subtract 1"
+    raise ValueError(
+        f"label {int(y[row])} in row {start + row} is outside 0 .. {classes - 1}{hint}"
+    )
 
 
 class Tap:
-    """Forward hook that keeps the inputs of the head.
+    """A forward hook that keeps the inputs of the head.
 
-    A head that runs on every token gives the model the token's position, in digits, instead of its
-    logits: what the model returns then says exactly which token it takes, even where rounding makes
-    the logits of two tokens equal."""
+    Where the head runs on every token, the hook replaces each token's logits by the token's
+    position, in digits. What the model then returns says exactly which token it takes, even where
+    rounding makes the logits of two tokens equal.
+    """
 
     def __init__(self) -> None:
-        self.x, self.out = torch.empty(0), torch.empty(0)
+        self.x = torch.empty(0)  # what went into the head
+        self.out = torch.empty(0)  # what the model was given: logits, or positions in digits
 
     def __call__(
         self, layer: nn.Linear, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor
     ) -> Tensor | None:
-        self.x, self.out = args[0] if args else kwargs["input"], output
+        self.x = args[0] if args else kwargs["input"]
+        self.out = output
         if output.ndim == 2:
             return None
-        classes = output.shape[-1]
-        token = torch.arange(output[0].numel() // classes, device=output.device)
-        if len(token) > BASE ** min(classes, DIGITS):
-            raise ValueError(
-                f"the head runs on {len(token)} tokens a row, too many to tell apart; take the token before the head"
-            )
-        digits = torch.stack([token // BASE**k % BASE for k in range(min(classes, DIGITS))], 1)
-        self.out = F.pad(digits, (0, classes - digits.shape[1])).to(output.dtype)
+        self.out = positions(output)
         return self.out.expand(len(output), -1, -1).reshape(output.shape)
 
     def features(self, logits: Tensor) -> Tensor:
         """N x D: the inputs that gave these logits."""
-        # nothing to compare; the features will say which row
+        # without a finite row there is nothing to compare; the features will say which row it is
         lost = not bool(logits.isfinite().all(1).any())
         if self.x.ndim == 2 and (lost or close(self.out, logits)):
             return self.x
         if self.x.ndim > 2:
-            token = torch.stack(
-                [logits[:, k].long() * BASE**k for k in range(min(logits.shape[1], DIGITS))]
-            ).sum(0)
-            token = token.clamp(0, len(self.out) - 1)
+            token = position_in(logits).clamp(0, len(self.out) - 1)
             if torch.equal(self.out[token].double(), logits.double()):
                 return self.x.flatten(1, -2)[torch.arange(len(token), device=token.device), token]
         raise ValueError(
-            "the head gave the logits of the first batch, but not of a later one; there is more than one way to them"
+            "the head gave the logits of the first batch, but not of a later one; "
+            "there is more than one way to them"
         )
+
+
+def positions(output: Tensor) -> Tensor:
+    """The position of every token of a row, tokens x classes: in digits, the lowest first."""
+    classes = output.shape[-1]
+    token = torch.arange(output[0].numel() // classes, device=output.device)
+    count = min(classes, DIGITS)
+    if len(token) > BASE**count:
+        raise ValueError(
+            f"the head runs on {len(token)} tokens per row, too many to tell apart; "
+            "take the token before the head"
+        )
+    digits = torch.stack([token // BASE**k % BASE for k in range(count)], 1)
+    return F.pad(digits, (0, classes - count)).to(output.dtype)
+
+
+def position_in(logits: Tensor) -> Tensor:
+    """The position that each row's digits say."""
+    count = min(logits.shape[1], DIGITS)
+    return torch.stack([logits[:, k].long() * BASE**k for k in range(count)]).sum(0)
 
 
 class Extractor:
     """Makes rows of features out of batches.
 
-    The first of them finds the head, or checks the one that is named.
+    The first batch finds the head, or checks the one that is named.
     """
 
-    def __init__(self, run: Run, head: str | None, dtype: torch.dtype, cached: bool) -> None:
-        self.run, self.head, self.dtype, self.cached = run, head, dtype, cached
+    def __init__(self, run: Runner, head: str | None, dtype: torch.dtype, cached: bool) -> None:
+        self.run = run
+        self.head = head
+        self.dtype = dtype
+        self.cached = cached
         self.layer: nn.Linear | None = None
-        self.least = 1 << 62  # least label so far
+        self.least = NO_LABEL_YET
         self.rounding = max(ROUNDING[dtype], ROUNDING[run.autocast or dtype])
-        self.steady = True  # whether the model gives the same rows the same features each time
+        self.steady = True  # whether the model gives the same features for the same rows each time
 
     def __call__(self, batch: Batch, start: int) -> Part:
-        first_one = self.layer is None
+        is_first = self.layer is None
         z = self.live(batch, start)
         if len(z) != len(batch.y):
             raise ValueError(
@@ -145,9 +164,9 @@ class Extractor:
         self.least = min(self.least, int(batch.y.min()))
         if not self.cached:
             return Part(z, batch.y, batch.y[:0])
-        if first_one:
+        if is_first:
             self.steady = alike(z, self.live(batch, start), self.rounding)
-        return Part(z, batch.y, hashes(batch, start).hashes)
+        return Part(z, batch.y, hashed(batch).hashes)
 
     def live(self, batch: Batch, start: int) -> Tensor:
         """The features of a batch on the CPU, in the dtype of storage."""
@@ -164,14 +183,13 @@ class Extractor:
         return self.stored(x, start)
 
     def stored(self, x: Tensor, start: int) -> Tensor:
+        """The features in the dtype of storage; ValueError for a row that is not finite there."""
         z = x.to("cpu", self.dtype)
         if not bool(z.isfinite().all()):
             row = first(~z.isfinite().all(1))
-            why = (
-                f"too large for {self.dtype}: use bfloat16 or float32"
-                if bool(x[row].isfinite().all())
-                else "not finite"
-            )
+            why = "not finite"
+            if bool(x[row].isfinite().all()):
+                why = f"too large for {self.dtype}: use bfloat16 or float32"
             raise ValueError(f"the features of row {start + row} are {why}")
         return z
 
@@ -180,9 +198,8 @@ def from_cache(work: Extractor, folder: Path, walked: Walk) -> Features:
     """The features on disk, or new ones that are left there for the next time."""
     io.sweep(folder)
     before = {path.name for path in folder.glob("*.safetensors")}
-    model = work.run.model
-    key = weights_key(model, (work.dtype, work.run.autocast))
-    layers = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear)}
+    key = weights_key(work.run.model, (work.dtype, work.run.autocast))
+    layers = linear_layers(work.run.model)
     possible = [name for name in layers if work.head in (None, name)]
     heads = {key(name): (name, layers[name].in_features) for name in possible}
     probe = Extractor(work.run, work.head, work.dtype, cached=True)
@@ -190,7 +207,7 @@ def from_cache(work: Extractor, folder: Path, walked: Walk) -> Features:
     if found is None:
         return on_disk(work, folder, key, walked, before)
     head = next(name for name in everywhere(probe.head) if name is not None)
-    check_range(found[1], layers[head].out_features, 0, 1 << 62)
+    check_range(found[1], layers[head].out_features, 0, NO_LABEL_YET)
     return Features(*found)
 
 
@@ -201,7 +218,11 @@ def on_disk(
     walked: Walk,
     before: set[str],
 ) -> Features:
-    """Extract into a new entry of the folder; rank 0 keeps its file, unless there is one now."""
+    """Extract into a new entry of the folder.
+
+    Rank 0 publishes its file, unless another process has published the same features meanwhile:
+    `before` are the names that were there when this one began.
+    """
     with disk.writing(folder) as writer:
         for rows in walked("features", work):
             writer.add(*rows)
@@ -213,16 +234,16 @@ def on_disk(
         z = writer.features(entry)
         if steady and my_rank()[0] == 0:
             new = [e for e in disk.entries(folder, key(head)) if e.name not in before]
-            if not has_twin(new, folder, z, entry.rows, work.rounding):
+            if not has_twin(new, folder, z, entry.hashes, work.rounding):
                 writer.publish(entry)
         everywhere(None)  # no rank goes on, perhaps to look for the file, before it has its name
         return Features(z, entry.y)
 
 
 def in_memory(work: Extractor, walked: Walk) -> Features:
-    parts = [(rows.z, rows.y) for rows in walked("features", work)]
+    parts = list(walked("features", work))
     agreed(work.head, bool(parts))
-    return Features(*map(torch.cat, zip(*parts, strict=True)))
+    return Features(torch.cat([part.z for part in parts]), torch.cat([part.y for part in parts]))
 
 
 def agreed(head: str | None, some: bool) -> str:
@@ -242,6 +263,16 @@ def length(loader: Any) -> int | None:
         return None
 
 
+def walks_of(loader: Iterable[Any], bar: Progress) -> Walk:
+    """What walks over the loader, as often as it is called, with a bar on the terminal."""
+
+    def walked(title: str, work: Work) -> Iterator[Part]:
+        tracked = bar.track(loader, length(loader), description=title)
+        return walk(tracked, getattr(loader, "sampler", None), work)
+
+    return walked
+
+
 def extract(
     model: nn.Module,
     loader: Iterable[Any],
@@ -255,12 +286,17 @@ def extract(
 ) -> Features:
     """The inputs of the model's head for every row of the loader, in its order, and the labels.
 
-    Runs in eval mode where the model's parameters are, or with the inputs on `device`, under
-    autocast if given a dtype. `dtype` is the one of storage. With `cache`, a folder that processes
-    may share, the same model and the same rows are not run again, in whatever order they come,
-    except for a probe of about a thousand rows, which must give what is stored. z is then a copy:
-    in memory, or of more than 256 MB a map of a file without a name there. ValueError says what is
-    wrong with the model, a batch or a row; FileError, one too, with the folder.
+    The model runs in eval mode, under autocast if that is given a dtype; the inputs are moved to
+    `device`, or else to where the model's parameters are. `dtype` is the type of the stored
+    features.
+
+    `cache` is a folder, which processes may share. With it the same model is not run on the same
+    rows again, in whatever order they come, except for a probe of about a thousand rows, which must
+    give what is stored. z is then a copy: in memory or, above 256 MB, mapped from a file without a
+    name in that folder.
+
+    ValueError says what is wrong with the model, a batch or a row; FileError, also a ValueError,
+    what is wrong with the folder.
 
     >>> model = nn.Sequential(nn.ReLU(), nn.Linear(2, 3))
     >>> extract(model, [(torch.tensor([[1.0, -1.0]]), torch.tensor([2]))])
@@ -272,20 +308,14 @@ def extract(
         )
     if cache is not None and isinstance(loader, Iterator):
         raise ValueError(
-            "the loader is an iterator, which can be read once; with a cache pass a DataLoader or a list"
+            "the loader is an iterator, which can be read once; "
+            "with a cache pass a DataLoader or a list"
         )
     inner, prefix = unwrap(model)
-    run = Run(inner, place(inner) if device is None else torch.device(device), autocast)
-    work = Extractor(run, head and head.removeprefix(prefix), dtype, cached=cache is not None)
+    run = Runner(inner, device_of(inner) if device is None else torch.device(device), autocast)
+    work = Extractor(run, without_prefix(head, prefix), dtype, cached=cache is not None)
     with frozen(inner), Progress(disable=not progress or my_rank()[0] > 0) as bar:
-
-        def walked(title: str, job: Callable[[Batch, int], Part]) -> Iterator[Part]:
-            return walk(
-                bar.track(loader, length(loader), description=title),
-                getattr(loader, "sampler", None),
-                job,
-            )
-
+        walked = walks_of(loader, bar)
         if cache is None:
             return in_memory(work, walked)
         return from_cache(work, Path(cache), walked)

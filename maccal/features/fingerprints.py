@@ -1,9 +1,9 @@
-"""Fingerprints: of what stands in front of a model's head, and of the rows that go in.
+"""Fingerprints of what is in front of a model's head, and of the rows that go in.
 
-    weights_key    parameters, buffers, layers and their printed settings; what the forward pass makes
-                   of them is probed (lookup.py)
-    row_hashes     64 bits for every row: of its inputs and its label
-    data_key       a set of such rows, in whatever order they come
+    weights_key    of parameters, buffers, layers and their printed settings; what the forward pass
+                   makes of them is found out by a probe (lookup.py)
+    row_hashes     64 bits for every row, of its inputs and its label
+    data_key       of a set of such rows, in whatever order they come
 
 Cost: one hash of the bytes, about a second per gigabyte.
 """
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-VERSION = "2"  # of the keys: another one finds nothing that was stored under the last
+VERSION = "2"  # of the keys: what was stored under another version is not found
 
 
 def raw(tensor: Tensor) -> memoryview:
@@ -37,19 +37,19 @@ def digest(parts: Iterable[Any]) -> str:
 
 
 def weights_key(model: nn.Module, settings: object) -> Callable[[str], str]:
-    """A function of a head's name.
+    """A function that takes a head's name and returns the fingerprint of everything in front of it.
 
-    The fingerprint of everything in front of that head, parameters, buffers and layers.
+    That is all parameters, buffers and layers but the head's own.
     """
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
     tensors = chain(
         model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)
     )
-    parts = [(name, digest([name, tuple(t.shape), t.dtype, raw(t)])) for name, t in tensors]
-    parts += [
-        (name, digest([name, type(m).__qualname__, m.extra_repr()]))
-        for name, m in model.named_modules()
-    ]
+    parts = []
+    for name, tensor in tensors:
+        parts.append((name, digest([name, tuple(tensor.shape), tensor.dtype, raw(tensor)])))
+    for name, module in model.named_modules():
+        parts.append((name, digest([name, type(module).__qualname__, module.extra_repr()])))
 
     def key(head: str) -> str:
         front = (part for name, part in parts if name != head and not name.startswith(f"{head}."))
@@ -58,15 +58,13 @@ def weights_key(model: nn.Module, settings: object) -> Callable[[str], str]:
     return key
 
 
-def data_key(rows: Tensor) -> str:
-    """The fingerprint of a set of rows, in whatever order they come."""
-    return digest([raw(rows.sort().values)])
+def data_key(hashes: Tensor) -> str:
+    """The fingerprint of a set of rows, in whatever order their hashes come."""
+    return digest([raw(hashes.sort().values)])
 
 
 def leaves(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
-    """The tensors and plain values inside nested tuples, lists and mappings, each with the path to
-    it.
-    """
+    """The tensors and plain values inside nested tuples, lists and mappings, with their paths."""
     if isinstance(value, Mapping):
         return chain.from_iterable(leaves(value[key], f"{path}/{key}") for key in sorted(value))
     if isinstance(value, tuple | list):
@@ -77,22 +75,24 @@ def leaves(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
 def row_hashes(inputs: Any, y: Tensor) -> Tensor:
     """An int64 hash of each row of a batch.
 
-    Of its slice of every tensor that has len(y) rows, of all the rest, of its label.
+    It covers the row's part of every tensor that has len(y) rows, its label, and all other values,
+    which belong to every row of the batch.
     """
-    common, columns = blake2b(digest_size=8), []
+    common = blake2b(digest_size=8)
+    columns = []
     for path, leaf in leaves([inputs, y]):
         if isinstance(leaf, Tensor) and leaf.ndim and len(leaf) == len(y):
             common.update(f"{path} {leaf.dtype} {tuple(leaf.shape[1:])};".encode())
             columns.append(np.asarray(raw(leaf)).reshape(len(y), -1))
         elif isinstance(leaf, Tensor):
-            common.update(
-                f"{path} {leaf.dtype} {tuple(leaf.shape)} {digest([raw(leaf)])};".encode()
-            )
+            content = digest([raw(leaf)])
+            common.update(f"{path} {leaf.dtype} {tuple(leaf.shape)} {content};".encode())
         elif isinstance(leaf, str | bytes | int | float | None):
             common.update(f"{path} {leaf!r};".encode())
         else:
             raise ValueError(
-                f"inputs of type {type(leaf).__name__} have no fingerprint; let the loader give tensors, or cache=None"
+                f"inputs of type {type(leaf).__name__} have no fingerprint; "
+                "let the loader give tensors, or pass cache=None"
             )
     hashes = np.empty(len(y), np.int64)
     for i in range(len(y)):

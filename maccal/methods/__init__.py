@@ -8,6 +8,7 @@ from maccal.methods.registry import (
     Method,
     Plan,
     method,
+    register,
     settings_of,
 )
 
@@ -19,5 +20,6 @@ __all__ = [
     "Method",
     "Plan",
     "method",
+    "register",
     "settings_of",
 ]

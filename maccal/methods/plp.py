@@ -1,12 +1,14 @@
 """PLP: progressively less of the network learns, from the classifier downwards (Wang & Zhang 2024).
 
-The loss is plain cross-entropy. With cuts c_1 < ... < c_n, counts of parameter tensors in the order
-of named_parameters(), and boundaries e_j = floor((j / n)^power E), epochs e_j to e_(j+1) - 1 train
-the first c_(n-j) tensors only. The others get no step at all, no weight decay and no momentum, and
-no gradient is computed for them; their BatchNorms still follow the data in running mean and
-variance. Cost of a step: at most vanilla's, and less from cut to cut.
+The loss is plain cross-entropy. The cuts c_1 < ... < c_n are numbers of parameter tensors, counted
+in the order of named_parameters(). Of E epochs,
 
-A gradient that is clipped is clipped by the norm of what still learns.
+    epochs e_j to e_(j+1) - 1 train the first c_(n-j) tensors        e_j = floor((j / n)^power E)
+
+The other tensors get no step at all, neither weight decay nor momentum, and no gradient is computed
+for them; but their BatchNorms go on following the data in running mean and variance. A gradient
+that is clipped is clipped by the norm of what still learns. Cost of a step: at most vanilla's, and
+less from cut to cut.
 """
 
 from bisect import bisect_right
@@ -23,17 +25,19 @@ from maccal.models.resnet import Basic, Bottleneck
 from maccal.training.objective import Objective
 
 RESNET50 = [33, 54, 72, 84, 93, 102, 120, 129, 141, 150, 161]  # the authors' list
+RESNET50_BLOCKS = [3, 4, 6, 3]  # bottlenecks in each stage
 BLOCKS = Basic, Bottleneck, Dense
 
 
 def plp_objective(cuts: Sequence[int], power: float = 1.0) -> Objective:
-    """Cross-entropy on ever fewer tensors.
+    """Cross-entropy that trains ever fewer tensors.
 
-    Cuts are rising counts of them, the last all of the network's, as cuts_of() gives.
+    Cuts are rising numbers of tensors, the last one all of the network's; cuts_of() gives them.
     """
     if not cuts or cuts[0] < 1 or any(low >= high for low, high in pairwise(cuts)):
         raise ValueError(
-            f"cuts is {list(cuts)}; pass rising numbers of parameter tensors, such as cuts_of(network)"
+            f"cuts is {list(cuts)}; "
+            "pass rising numbers of parameter tensors, such as cuts_of(network)"
         )
     if not power > 0:
         raise ValueError(f"power is {power}; pass a number above 0")
@@ -41,31 +45,32 @@ def plp_objective(cuts: Sequence[int], power: float = 1.0) -> Objective:
 
 
 def published_boundaries(epochs: int, count: int, power: float = 1.0) -> list[int]:
-    """The epochs at which the next cut applies, counted from 0, and the number of epochs.
+    """e_0 to e_n: the epochs, counted from 0, from which the next cut applies, and E itself.
 
     >>> published_boundaries(100, 11)
     [0, 9, 18, 27, 36, 45, 54, 63, 72, 81, 90, 100]
     """
-    # 3 / 11 x 110 is a little below 30
+    # 1e-9: in floating point 3 / 11 x 110 is a little below 30
     return [floor((j / count) ** power * epochs + 1e-9) for j in range(count + 1)]
 
 
 def learning(cuts: Sequence[int], power: float, epoch: int, epochs: int) -> int:
-    """How many tensors learn in an epoch. With fewer epochs than cuts, some cuts are passed over."""
+    """How many tensors learn in an epoch. With fewer epochs than cuts, some cuts are left out."""
     passed = bisect_right(published_boundaries(epochs, len(cuts), power), epoch)
     return cuts[-passed]
 
 
 def freeze(cuts: Sequence[int], power: float, network: nn.Module, epoch: int, epochs: int) -> None:
-    """Let the epoch's tensors learn and no others, whatever did before."""
+    """Let the epoch's tensors learn and no others, whatever learnt before."""
     parameters = list(network.parameters())
     if len(parameters) != cuts[-1]:
         raise ValueError(
-            f"the cuts end at {cuts[-1]}, the network has {len(parameters)} parameter tensors; pass cuts_of(network)"
+            f"the cuts end at {cuts[-1]}, the network has {len(parameters)} parameter tensors; "
+            "pass cuts_of(network)"
         )
     count = learning(cuts, power, epoch, epochs)
-    for place, parameter in enumerate(parameters):
-        parameter.requires_grad_(place < count)
+    for i, parameter in enumerate(parameters):
+        parameter.requires_grad_(i < count)
 
 
 def release(network: nn.Module, epoch: int, epochs: int) -> None:
@@ -75,15 +80,14 @@ def release(network: nn.Module, epoch: int, epochs: int) -> None:
 
 
 def cuts_of(network: nn.Module) -> list[int]:
-    """Where to cut: the authors' list for a ResNet-50, whatever the size of its images, an invented
-    one for others.
+    """Where to cut: the authors' list for a ResNet-50, whatever the size of its images.
 
-    Invented: at most 11 ends of blocks, equally spaced from all tensors down to stem and first
-    stage. The first cut takes away the last block together with the head, as the authors' does."""
+    For other networks our own invention: at most 11 ends of blocks, equally spaced from all tensors
+    down to the stem and the first stage. The first cut takes away the last block together with the
+    head, as the authors' does.
+    """
     pieces = stages(network)
-    if [
-        sum(isinstance(module, Bottleneck) for module in piece.modules()) for piece in pieces[1:-1]
-    ] == [3, 4, 6, 3]:
+    if [bottlenecks(stage) for stage in pieces[1:-1]] == RESNET50_BLOCKS:
         return list(RESNET50)
     least = sum(len(list(piece.parameters())) for piece in pieces[:2])
     *ends, _ = [end for end in block_ends(network) if end >= least]
@@ -95,8 +99,12 @@ def cuts_of(network: nn.Module) -> list[int]:
 def block_ends(network: nn.Module) -> list[int]:
     """For each block, how many tensors there are up to its end."""
     names = [name for name, _ in network.named_parameters()]
-    blocks = [name for name, module in network.named_modules() if isinstance(module, BLOCKS)]
-    return [
-        max(i for i, name in enumerate(names, 1) if name.startswith(f"{block}."))
-        for block in blocks
-    ]
+    ends = []
+    for block, module in network.named_modules():
+        if isinstance(module, BLOCKS):
+            ends.append(max(i for i, name in enumerate(names, 1) if name.startswith(f"{block}.")))
+    return ends
+
+
+def bottlenecks(stage: nn.Module) -> int:
+    return sum(isinstance(module, Bottleneck) for module in stage.modules())

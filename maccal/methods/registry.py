@@ -1,14 +1,16 @@
 """The methods of the paper's Table 1 as rows, each once, with the settings its authors give.
 
-    METHODS["mbls"]                                  the row: title, paper, settings, and when it is plain cross-entropy
-    settings_of("mbls", "cifar10", "resnet50")       the settings there, the authors' own for that set and network first
-    method("mbls+maccal")                            stage I of one and stage II of another; "maccal" is vanilla and then maccal
+    METHODS["mbls"]                               the row: title, paper, settings, and so on
+    settings_of("mbls", "cifar10", "resnet50")    its settings on that data set and network
+    method("mbls+maccal")                         stage I of one method, stage II of another;
+                                                  "maccal" alone is vanilla and then maccal
 
-A method of stage I is an Objective for maccal.training.loop; three (tst, vtst, maccal) are a new
-head for a trained network. So is `temperature`, the yardstick, which is not in Table 1: YARDSTICKS
-has it.
+A method of stage I is an Objective for maccal.training.fit. Three methods (tst, vtst, maccal) are a
+new head for a trained network: stage II. So is `temperature`, the yardstick, which is not in
+Table 1: it is in YARDSTICKS.
 """
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +23,7 @@ from maccal.methods.balcal import balcal, dual
 from maccal.methods.mixing import mit_objective, mixup_objective
 from maccal.methods.plp import cuts_of, plp_objective
 from maccal.models import Net
+from maccal.plugins import check_name
 from maccal.training.objective import Objective
 
 __all__ = [
@@ -35,7 +38,7 @@ __all__ = [
 ]
 
 Settings = Mapping[str, Any]
-ANY = ""  # network
+ANY = ""  # in the keys of Method.own: any network
 
 
 def on_logits(
@@ -46,7 +49,7 @@ def on_logits(
 
 
 def of_loss(loss: Callable[..., Tensor]) -> Callable[..., Objective]:
-    """The objective that is a loss of logits and labels."""
+    """Makes the objective of a method that is no more than a loss of logits and labels."""
     return lambda network, **settings: Objective(loss=partial(on_logits, partial(loss, **settings)))
 
 
@@ -58,21 +61,26 @@ def unchanged(network: Net, seed: int) -> Net:
 class Method:
     """A row: what a method is called, where it comes from, its settings, and what it does."""
 
-    title: str  # as in Table 1
+    title: str  # its name in Table 1
     paper: str
-    objective: Callable[..., Objective] | None = None  # stage I: of the network and the settings
+    # Stage I: takes the network and the settings, and returns what to minimise. None for stage II.
+    objective: Callable[..., Objective] | None = None
+    # The settings, unless `own` has others for the data set and the network.
     settings: Settings = field(default_factory=dict)
-    plain: Settings | None = None  # changes that make it plain cross-entropy, where some do
-    # by data set and network, where the authors say
+    # The settings at which the method is exactly cross-entropy; None if there are none. For tests.
+    plain: Settings | None = None
+    # Other settings that the authors give for a data set and a network, keyed by both.
     own: Mapping[tuple[str, str], Settings] = field(default_factory=dict)
-    invented: str = ""  # what no source gives, and how we chose it
-    # what it adds to the network, drawn with the seed
+    # Which settings no source gives, and how we chose them, in words.
+    invented: str = ""
+    # Takes the network and the seed, and returns what is trained: BalCAL adds a head.
     network: Callable[[Net, int], Any] = unchanged
-    second: str | None = None  # stage II: the calibrator's name
+    # Stage II: the name of its calibrator. None for a method of stage I.
+    second: str | None = None
 
 
 CIFARS = ("cifar10", "cifar100")
-DFL = {
+DFL = {  # the gammas of the authors' table
     ("cifar10", "resnet50"): 5.0,
     ("cifar10", "resnet110"): 4.5,
     ("cifar10", "wrn26_10"): 2.6,
@@ -84,11 +92,12 @@ DFL = {
     ("tiny-imagenet", "resnet50_tiny"): 2.3,
 }
 
-METHODS: Mapping[str, Method] = {
+METHODS: dict[str, Method] = {
     "vanilla": Method("Vanilla", "cross-entropy", of_loss(losses.cross_entropy), plain={}),
     "acls": Method(
         "ACLS",
-        "Park, Noh, Ham: ACLS: Adaptive and Conditional Label Smoothing for Network Calibration. ICCV 2023",
+        "Park, Noh, Ham: ACLS: Adaptive and Conditional Label Smoothing for Network Calibration. "
+        "ICCV 2023",
         of_loss(losses.acls),
         {"margin": 10.0, "alpha": 0.1, "top": 1.0, "rest": 0.1},
         plain={"alpha": 0.0},
@@ -103,23 +112,27 @@ METHODS: Mapping[str, Method] = {
     ),
     "mbls": Method(
         "MbLS",
-        "Liu, Ben Ayed, Galdran, Dolz: The Devil is in the Margin: Margin-based Label Smoothing. CVPR 2022",
+        "Liu, Ben Ayed, Galdran, Dolz: The Devil is in the Margin: Margin-based Label Smoothing. "
+        "CVPR 2022",
         of_loss(losses.mbls),
         {"margin": 10.0, "alpha": 0.1},
         plain={"alpha": 0.0},
         own={(data, ANY): {"margin": 6.0} for data in CIFARS},
-        invented="margin 6 on CIFAR: that of two re-implementations; the authors give 10 for Tiny-ImageNet",
+        invented="margin 6 on CIFAR: that of two re-implementations; "
+        "the authors give 10 for Tiny-ImageNet",
     ),
     "mixup": Method(
         "mixup",
-        "Thulasidasan et al.: On Mixup Training: Improved Calibration and Predictive Uncertainty. NeurIPS 2019",
+        "Thulasidasan et al.: On Mixup Training: Improved Calibration and Predictive Uncertainty. "
+        "NeurIPS 2019",
         lambda network, **settings: mixup_objective(**settings),
         {"alpha": 1.0},
         plain={"alpha": 0.0},
     ),
     "mit": Method(
         "MIT",
-        "Wang, Li, Zhao, Heng, Zhang: On the Pitfall of Mixup for Uncertainty Calibration. CVPR 2023",
+        "Wang, Li, Zhao, Heng, Zhang: On the Pitfall of Mixup for Uncertainty Calibration. "
+        "CVPR 2023",
         lambda network, **settings: mit_objective(**settings),
         {"alpha": 1.0, "margin": 0.0, "where": "logits"},  # MIT-L; where="all" is MIT-A
     ),
@@ -143,7 +156,7 @@ METHODS: Mapping[str, Method] = {
         of_loss(losses.dual_focal),
         {"gamma": 5.0},
         plain={"gamma": 0.0},
-        own={place: {"gamma": gamma} for place, gamma in DFL.items()},
+        own={key: {"gamma": gamma} for key, gamma in DFL.items()},
         invented="gamma 5 for networks that the authors did not train",
     ),
     "cpc": Method(
@@ -156,7 +169,8 @@ METHODS: Mapping[str, Method] = {
     ),
     "mmce": Method(
         "MMCE",
-        "Kumar, Sarawagi, Jain: Trainable Calibration Measures for Neural Networks from Kernel Mean Embeddings. ICML 2018",
+        "Kumar, Sarawagi, Jain: Trainable Calibration Measures for Neural Networks "
+        "from Kernel Mean Embeddings. ICML 2018",
         of_loss(losses.mmce),
         # form="as coded" is that of public code, about 1 / 64 as strong at batches of 128
         {"weight": 2.0, "form": "weighted"},
@@ -165,26 +179,30 @@ METHODS: Mapping[str, Method] = {
     ),
     "plp": Method(
         "PLP",
-        "Wang, Zhang: Calibration Bottleneck: Over-compressed Representations are Less Calibratable. ICML 2024",
+        "Wang, Zhang: Calibration Bottleneck: "
+        "Over-compressed Representations are Less Calibratable. ICML 2024",
         lambda network, power: plp_objective(cuts_of(network), power),
         {"power": 1.0},
         invented="where to cut every network but ResNet-50",
     ),
     "tst": Method(
         "TST",
-        "Jordahn, Olmos: Decoupling Feature Extraction and Classification Layers for Calibrated Neural Networks. ICML 2024",
+        "Jordahn, Olmos: Decoupling Feature Extraction and Classification Layers "
+        "for Calibrated Neural Networks. ICML 2024",
         second="tst",
         invented="the width of the head, 128: the default of the authors' classes",
     ),
     "vtst": Method(
         "VTST",
-        "Jordahn, Olmos: Decoupling Feature Extraction and Classification Layers for Calibrated Neural Networks. ICML 2024",
+        "Jordahn, Olmos: Decoupling Feature Extraction and Classification Layers "
+        "for Calibrated Neural Networks. ICML 2024",
         second="vtst",
         invented="the width of the head, 128: the default of the authors' classes",
     ),
     "balcal": Method(
         "BalCAL",
-        "Ni et al.: Balancing Two Classifiers via a Simplex ETF Structure for Model Calibration. CVPR 2025",
+        "Ni et al.: Balancing Two Classifiers via a Simplex ETF Structure for Model Calibration. "
+        "CVPR 2025",
         lambda network, **settings: balcal(**settings),
         {"delta": 0.95},
         network=dual,
@@ -197,19 +215,21 @@ METHODS: Mapping[str, Method] = {
     ),
 }
 
-YARDSTICKS: Mapping[str, Method] = {
+# stage II beside the paper's methods: a yardstick, and what users register
+YARDSTICKS: dict[str, Method] = {
     "temperature": Method(
         "Temperature",
         "Guo, Pleiss, Sun, Weinberger: On Calibration of Modern Neural Networks. ICML 2017",
         second="temperature",
     ),
 }
-EVERY = {**METHODS, **YARDSTICKS}
+EVERY: Mapping[str, Method] = ChainMap(
+    YARDSTICKS, METHODS
+)  # METHODS first, as it goes through them
 
-COMBINATIONS = tuple(
-    f"{name}+maccal"
-    for name in ("acls", "ls", "mbls", "mixup", "mit", "fl", "flsd", "dfl", "cpc", "mmce")
-)  # Table 3
+# Table 3: the methods of stage I that the paper follows by MaC-Cal
+BEFORE_MACCAL = ("acls", "ls", "mbls", "mixup", "mit", "fl", "flsd", "dfl", "cpc", "mmce")
+COMBINATIONS = tuple(f"{name}+maccal" for name in BEFORE_MACCAL)
 
 
 class Plan(NamedTuple):
@@ -220,18 +240,18 @@ class Plan(NamedTuple):
 
     @property
     def name(self) -> str:
-        """
+        """The shortest name: vanilla before a stage II is not said.
+
         >>> method("vanilla+maccal").name, method("ls+tst").name
         ('maccal', 'ls+tst')
         """
-        return "+".join(
-            part for part in self if part and (part != "vanilla" or self.second is None)
-        )
+        if self.second is None:
+            return self.first
+        return self.second if self.first == "vanilla" else f"{self.first}+{self.second}"
 
 
 def method(name: str) -> Plan:
-    """A method by its name, or two of them joined by a plus: one that trains a network and one that
-    makes it a new head.
+    """A method by its name, or two joined by a plus: one of stage I, then one of stage II.
 
     >>> method("acls+maccal"), method("tst")
     (Plan(first='acls', second='maccal'), Plan(first='vanilla', second='tst'))
@@ -240,7 +260,8 @@ def method(name: str) -> Plan:
     for part in parts:
         if part not in EVERY:
             raise ValueError(
-                f"no method {part!r}; the methods are {', '.join(EVERY)}, or two of them, such as acls+maccal"
+                f"no method {part!r}; the methods are {', '.join(EVERY)}, "
+                "or two of them, such as acls+maccal"
             )
     heads = [part for part in parts if EVERY[part].second]
     networks = [part for part in parts if not EVERY[part].second] or ["vanilla"]
@@ -252,16 +273,32 @@ def method(name: str) -> Plan:
     return Plan(networks[0], heads[0] if heads else None)
 
 
+def register(name: str, row: Method) -> None:
+    """Add a method of one's own; one that has a `second` is a method of stage II."""
+    check_name(name, EVERY, "method")
+    if (row.objective is None) == (row.second is None):
+        raise ValueError(f"{name}: a method has an objective (stage I) or a second (stage II)")
+    if row.second is None:
+        METHODS[name] = row
+    else:
+        YARDSTICKS[name] = row
+
+
 def settings_of(
     name: str, data: str, model: str, changes: Settings | None = None
 ) -> dict[str, Any]:
-    """The settings of a method of stage I on a data set and a network: the row's, the authors' own
-    there, then the changes.
+    """The settings of a method of stage I on a data set and a network.
 
-    >>> settings_of("mbls", "cifar10", "resnet20"), settings_of("mbls", "tiny-imagenet", "resnet50_tiny", {"alpha": 0.2})
-    ({'margin': 6.0, 'alpha': 0.1}, {'margin': 10.0, 'alpha': 0.2})
+    The row's settings, over them the authors' own for that data set and network, over these the
+    changes.
+
+    >>> settings_of("mbls", "cifar10", "resnet20")
+    {'margin': 6.0, 'alpha': 0.1}
+    >>> settings_of("mbls", "tiny-imagenet", "resnet50_tiny", {"alpha": 0.2})
+    {'margin': 10.0, 'alpha': 0.2}
     """
-    row, changes = METHODS[name], changes or {}
+    row = METHODS[name]
+    changes = changes or {}
     for key in changes:
         if key not in row.settings:
             known = f"its settings are {', '.join(row.settings)}" if row.settings else "it has none"

@@ -1,9 +1,9 @@
-"""The arguments of the metrics, as plain tensors and plain numbers, or a ValueError that says why
-not.
+"""The arguments of the metrics as plain tensors and numbers, or a ValueError that says why not.
 
 Arrays come as numpy arrays, torch tensors, lists, pandas or pyarrow columns. What numpy or torch
-would misread without a word is refused: masked and missing entries, and tensors that are no plain
-array of real numbers (complex, quantised, sparse, ...)."""
+would misread without a word is refused: masked and missing entries, and tensors that are not a
+plain array of real numbers (complex, quantised, sparse, ...).
+"""
 
 import math
 import operator
@@ -17,7 +17,7 @@ from torch.masked import MaskedTensor
 
 Array = Any  # numpy array, torch tensor, or anything numpy.asarray understands
 
-MOST_BINS = 10_000  # the memory of classes x bins stays bounded, and no real data fill more
+MOST_BINS = 10_000  # bounds the memory of classes x bins; no real data set fills more
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
@@ -25,7 +25,7 @@ NUMBERS = (*FLOATS, *SIGNED, *UNSIGNED, torch.uint8, torch.bool)
 
 
 def as_tensor(values: Array, name: str) -> Tensor:
-    """A tensor over the caller's memory, without a copy where none is needed."""
+    """A tensor over the caller's memory, with a copy only if one is needed."""
     if isinstance(values, Tensor):
         return plain_tensor(values, name)
     refuse_missing(values, name)
@@ -35,7 +35,7 @@ def as_tensor(values: Array, name: str) -> Tensor:
         raise ValueError(f"{kind}; pass an array of numbers, float64 at most")
     odd_steps = any(step < 0 or step % array.itemsize for step in array.strides)
     if odd_steps or not array.dtype.isnative or not array.flags.aligned:
-        # not ascontiguousarray, which leaves the steps of a single number as they are
+        # Not ascontiguousarray, which leaves the strides of a single number as they are
         array = np.array(array, array.dtype.newbyteorder("="), order="C", copy=True)
     with warnings.catch_warnings():  # memory maps are not writable; we only read
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
@@ -43,7 +43,7 @@ def as_tensor(values: Array, name: str) -> Tensor:
 
 
 def plain_tensor(tensor: Tensor, name: str) -> Tensor:
-    """The tensor without its gradient; ValueError where it is no plain array of real numbers."""
+    """The tensor without its gradient; ValueError if it is not a plain array of real numbers."""
     if isinstance(tensor, MaskedTensor):
         raise ValueError(f"{name} is a masked tensor; pass a plain one of the rows that count")
     if tensor.is_nested or tensor.layout != torch.strided:
@@ -55,7 +55,7 @@ def plain_tensor(tensor: Tensor, name: str) -> Tensor:
     tensor = tensor.detach().resolve_neg()
     if tensor.dtype not in UNSIGNED:
         return tensor
-    signed = tensor.to(torch.int64)  # torch compares and indexes these types in few places
+    signed = tensor.to(torch.int64)  # torch hardly compares or indexes with these types
     if bool((signed < 0).any()):
         raise ValueError(f"{name} holds whole numbers of 2**63 and more")
     return signed
@@ -67,7 +67,7 @@ def as_array(values: Array, name: str) -> np.ndarray:
         array = np.asarray(values)
         columns = getattr(values, "dtypes", None) if array.ndim == 2 else None
         if columns is not None and all(column.kind in "biuf" for column in columns):
-            # of objects where pandas has columns that could hold NA
+            # pandas gives an array of objects if a column could hold NA
             array = array.astype(np.float64)
     except (TypeError, ValueError, RuntimeError, OverflowError, BufferError) as error:
         reason = f"{error}".split("\n")[0]
@@ -76,18 +76,22 @@ def as_array(values: Array, name: str) -> np.ndarray:
 
 
 def refuse_missing(values: Array, name: str) -> None:
-    """ValueError where an entry is masked or missing: numpy reads what lies under the mask."""
+    """ValueError if an entry is masked or missing: numpy would read what lies under the mask."""
     if isinstance(values, np.ma.MaskedArray):
         refuse_rows(np.ma.getmaskarray(values), name, "masked")
     elif isinstance(values, (list, tuple)):
         for row, value in enumerate(values):
             inner = value if isinstance(value, (list, tuple)) else [value]
-            if any(isinstance(x, np.ma.MaskedArray) and np.ma.getmaskarray(x).any() for x in inner):
+            if any(is_masked(x) for x in inner):
                 raise masked_row(name, row, "masked")
     elif hasattr(values, "isna"):  # pandas
         refuse_rows(np.asarray(values.isna()), name, "missing")
     elif hasattr(values, "is_null"):  # pyarrow, polars
         refuse_rows(np.asarray(values.is_null()), name, "missing")
+
+
+def is_masked(value: object) -> bool:
+    return isinstance(value, np.ma.MaskedArray) and bool(np.ma.getmaskarray(value).any())
 
 
 def refuse_rows(missing: np.ndarray, name: str, word: str) -> None:
@@ -102,7 +106,7 @@ def masked_row(name: str, row: int, word: str) -> ValueError:
 
 
 def check_count(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
-    """A whole number of any integer type, within its limits; ValueError else."""
+    """A whole number of any integer type, within its limits; ValueError otherwise."""
     try:
         if isinstance(value, (bool, np.bool_)) or np.ndim(value) > 0:
             raise TypeError
@@ -110,7 +114,8 @@ def check_count(value: Any, name: str, least: int = 1, most: int | None = None) 
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"{name} is {shortened(value)}; expected a whole number") from None
     if number < least:
-        raise ValueError(f"{name} is {number}; at least {'one is needed' if least == 1 else least}")
+        needed = "one is needed" if least == 1 else f"{least}"
+        raise ValueError(f"{name} is {number}; at least {needed}")
     if most is not None and number > most:
         raise ValueError(f"{name} is {number:,}; at most {most:,}")
     return number
@@ -133,7 +138,7 @@ def check_share(value: Any, name: str) -> float:
 
 
 def generator(seed: Any) -> np.random.Generator:
-    """numpy's generator of a seed."""
+    """numpy's generator for a seed."""
     try:
         return np.random.default_rng(seed)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -147,7 +152,7 @@ def shortened(value: object) -> str:
 
 
 def check_given(probs: Array | None, labels: Array, logits: Array | None) -> None:
-    """Labels, and either probabilities or logits."""
+    """ValueError unless labels and exactly one of probabilities and logits are given."""
     if (probs is None) == (logits is None):
         raise ValueError("pass either probs or logits=..., exactly one of them")
     if labels is None:

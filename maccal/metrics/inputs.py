@@ -4,8 +4,9 @@ Every public metric takes numpy arrays or torch tensors, on any device, and pass
 once. What is wrong raises ValueError naming the first offending row and the fix; nothing is
 normalised, clipped or dropped. Behind the door the code trusts its arguments.
 
-`top_label` is the hot path of the package: one trip through memory for N x K probabilities, checks
-included."""
+`top_label` is the hot path of the package: one trip through memory for N x K probabilities,
+including all checks.
+"""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,9 +25,8 @@ try:
 except ImportError:  # installed without a C compiler
     kernels = None
 
-# elements read per block: 4 MB of float32, so that the second look at a row finds it in cache
-BLOCK = 1 << 20
-STRETCH = 32_000  # elements of a vector per step: torch shares out the work from 32,768 on
+BLOCK = 1 << 20  # elements read at a time: 4 MB of float32, so that a second look finds it in cache
+STRETCH = 32_000  # elements of a vector at a time: from 32,768 on torch uses its thread pool
 SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}  # float32 and float64 rows: 1e-3
 
 
@@ -42,8 +42,9 @@ def blocks(rows: int, columns: int) -> Iterator[slice]:
 
 
 def stretches(rows: int) -> Iterator[slice]:
-    """Slices of a vector that torch works on without its thread pool, whose idle workers would spin
-    on beside the next scan.
+    """Slices of a vector that torch works on without its thread pool.
+
+    The idle workers of that pool would go on spinning beside the next scan.
     """
     return (slice(start, min(start + STRETCH, rows)) for start in range(0, rows, STRETCH))
 
@@ -51,12 +52,13 @@ def stretches(rows: int) -> Iterator[slice]:
 def extremes(vector: Tensor) -> tuple[Tensor, Tensor]:
     """The least and the largest element; NaN if there is one."""
     ends = [torch.aminmax(vector[part]) for part in stretches(len(vector))]
-    return torch.stack([low for low, _ in ends]).min(), torch.stack(
-        [high for _, high in ends]
-    ).max()
+    low = torch.stack([low for low, _ in ends]).min()
+    high = torch.stack([high for _, high in ends]).max()
+    return low, high
 
 
 def first(mask: Tensor) -> int:
+    """The number of the first row that is true."""
     return int(mask.to(torch.uint8).argmax())
 
 
@@ -76,51 +78,51 @@ def matrix(values: Array, name: str) -> Tensor:
 
 
 def check_labels(labels: Array, predictions: Tensor) -> Tensor:
-    """Class indices as int64 on the device of the N x K predictions, one for each row, within 0 ..
+    """Class indices within 0 .. K - 1, one for each row of the N x K predictions.
 
-    K - 1.
+    As int64, on the device of the predictions.
     """
     rows, classes = predictions.shape
     tensor = as_tensor(labels, "labels")
-    if tensor.ndim == 2 and tensor.shape == (rows, classes):
-        raise ValueError(
-            f"labels have shape {tuple(tensor.shape)}, as if one-hot; pass class indices: labels.argmax(1)"
-        )
-    if tensor.ndim != 1:
-        raise ValueError(
-            f"labels have shape {tuple(tensor.shape)}; expected one class index per row: labels.reshape(-1)"
-        )
-    if tensor.shape[0] != rows:
-        raise ValueError(
-            f"{rows} rows of predictions but {tensor.shape[0]} labels; they must match one to one"
-        )
+    check_label_shape(tensor, rows, classes)
     if tensor.is_floating_point() or tensor.dtype == torch.bool:
-        raise ValueError(
-            f"labels have dtype {tensor.dtype}; expected integer class indices: labels.astype(int)"
-        )
+        expected = "expected integer class indices: labels.astype(int)"
+        raise ValueError(f"labels have dtype {tensor.dtype}; {expected}")
     tensor = tensor.to(predictions.device, torch.int64).contiguous()
     low, high = (int(x) for x in extremes(tensor))
     if low < 0 or high >= classes:
         row = first((tensor < 0) | (tensor >= classes))
-        hint = (
-            "; they seem to count from 1: pass labels - 1" if low == 1 and high == classes else ""
-        )
-        raise ValueError(
-            f"label {int(tensor[row])} in row {row} is outside 0 .. {classes - 1}{hint}"
-        )
+        from_one = low == 1 and high == classes
+        hint = "; they seem to count from 1: pass labels - 1" if from_one else ""
+        outside = f"label {int(tensor[row])} in row {row} is outside 0 .. {classes - 1}"
+        raise ValueError(f"{outside}{hint}")
     return tensor
 
 
+def check_label_shape(labels: Tensor, rows: int, classes: int) -> None:
+    shape = tuple(labels.shape)
+    if shape == (rows, classes):
+        fix = "pass class indices: labels.argmax(1)"
+        raise ValueError(f"labels have shape {shape}, as if one-hot; {fix}")
+    if labels.ndim != 1:
+        expected = "expected one class index per row: labels.reshape(-1)"
+        raise ValueError(f"labels have shape {shape}; {expected}")
+    if len(labels) != rows:
+        found = f"{rows} rows of predictions but {len(labels)} labels"
+        raise ValueError(f"{found}; they must match one to one")
+
+
 def check_confidence(confidence: Array, correct: Array) -> tuple[Tensor, Tensor]:
-    """Float64 confidences in [0, 1] and boolean outcomes, both of length N >= 1, on the
-    confidence's device.
+    """Float64 confidences in [0, 1] and boolean outcomes, both of length N >= 1.
+
+    Both on the device of the confidences.
     """
-    c, hit = as_tensor(confidence, "confidence"), as_tensor(correct, "correct")
+    c = as_tensor(confidence, "confidence")
+    hit = as_tensor(correct, "correct")
     if c.ndim != 1 or c.shape != hit.shape:
-        raise ValueError(
-            f"confidence has shape {tuple(c.shape)} and correct {tuple(hit.shape)}; expected two vectors of one length"
-            " (from N x K probabilities: top_label(probs, labels))"
-        )
+        shapes = f"confidence has shape {tuple(c.shape)} and correct {tuple(hit.shape)}"
+        hint = "(from N x K probabilities: top_label(probs, labels))"
+        raise ValueError(f"{shapes}; expected two vectors of one length {hint}")
     if c.shape[0] == 0:
         raise ValueError("confidence is empty: there are no rows to measure")
     if not c.is_floating_point():
@@ -130,13 +132,18 @@ def check_confidence(confidence: Array, correct: Array) -> tuple[Tensor, Tensor]
     if not (low >= 0 and high <= 1):  # also when either is NaN
         row = first(~((c >= 0) & (c <= 1)))
         raise ValueError(f"confidence {float(c[row]):.6g} in row {row} is outside [0, 1]")
-    if hit.dtype != torch.bool:
-        wrong = (hit != 0) & (hit != 1)
-        if bool(wrong.any()):
-            row = first(wrong)
-            raise ValueError(f"correct is {float(hit[row]):.6g} in row {row}; expected 0 or 1")
-        hit = hit != 0
-    return c, hit.to(c.device).contiguous()
+    return c, as_outcomes(hit).to(c.device).contiguous()
+
+
+def as_outcomes(correct: Tensor) -> Tensor:
+    """Booleans from booleans, or from zeros and ones of any type."""
+    if correct.dtype == torch.bool:
+        return correct
+    wrong = (correct != 0) & (correct != 1)
+    if bool(wrong.any()):
+        row = first(wrong)
+        raise ValueError(f"correct is {float(correct[row]):.6g} in row {row}; expected 0 or 1")
+    return correct != 0
 
 
 def doubled(vector: Tensor) -> Tensor:
@@ -153,9 +160,8 @@ def check_scores(scores: Array, name: str) -> Tensor:
     """A vector of float64 scores without NaN; infinities are ordered like any other number."""
     tensor = as_tensor(scores, name)
     if tensor.ndim != 1 or tensor.shape[0] == 0:
-        raise ValueError(
-            f"{name} has shape {tuple(tensor.shape)}; expected a vector of at least one score"
-        )
+        shape = tuple(tensor.shape)
+        raise ValueError(f"{name} has shape {shape}; expected a vector of at least one score")
     tensor = tensor.to(torch.float64).contiguous()
     if bool(tensor.isnan().any()):
         raise ValueError(f"{name} is NaN in row {first(tensor.isnan())}")
@@ -164,31 +170,32 @@ def check_scores(scores: Array, name: str) -> Tensor:
 
 def not_finite(name: str, row: Tensor, index: int) -> ValueError:
     value = float(row[~row.isfinite()][0])
-    return ValueError(
-        f"{name} row {index} holds {value}; remove such rows or find where they come from"
-    )
+    fix = "remove such rows or find where they come from"
+    return ValueError(f"{name} row {index} holds {value}; {fix}")
 
 
 def row_error(row: Tensor, index: int) -> ValueError:
     """What is wrong with this row of probabilities, in words."""
     if not bool(row.isfinite().all()):
         return not_finite("probs", row, index)
-    low, high, total = float(row.min()), float(row.max()), float(row.sum(dtype=torch.float64))
+    low = float(row.min())
+    high = float(row.max())
     if low < 0 or high > 1.5:
         seen = f"probs row {index} ranges from {low:.4g} to {high:.4g}"
         return ValueError(f"{seen}: these look like logits; pass logits=..., or softmax(logits)")
-    return ValueError(
-        f"probs row {index} sums to {total:.6g}, not 1; pass softmax probabilities, or logits=... for logits"
-    )
+    total = float(row.sum(dtype=torch.float64))
+    fix = "pass softmax probabilities, or logits=... for logits"
+    return ValueError(f"probs row {index} sums to {total:.6g}, not 1; {fix}")
 
 
 def check_rows(probs: Tensor, totals: Tensor, lowest: Tensor) -> None:
-    """Raise for the first row with a value below 0, or whose sum is not 1 (NaN and infinity show in
-    the sum).
+    """Raise for the first row with a value below 0, or whose sum is not 1.
+
+    NaN and infinity show in the sum.
     """
     tolerance = SUM_TOLERANCE.get(probs.dtype, 1e-3)
     least, most = extremes(totals)
-    # all false for NaN
+    # NaN makes all three comparisons false
     if bool(lowest >= 0) and bool(least >= 1 - tolerance) and bool(most <= 1 + tolerance):
         return
     bad = ~((totals - 1).abs() <= tolerance)
@@ -214,7 +221,7 @@ def check_logits(logits: Array) -> Tensor:
     """Finite logits as an N x K tensor of float32 or float64."""
     tensor = matrix(logits, "logits")
     tensor = tensor if tensor.dtype == torch.float64 else tensor.float()
-    if not bool(tensor.sum().isfinite()):  # one cheap pass; look closer only when it fails
+    if not bool(tensor.sum().isfinite()):  # one cheap pass; look closer only if it fails
         wrong = ~tensor.isfinite().all(1)
         if bool(wrong.any()):
             raise not_finite("logits", tensor[first(wrong)], first(wrong))
@@ -238,8 +245,9 @@ def softmax(logits: Array) -> Array:
 def top_label(probs: Array, labels: Array) -> tuple[Array, Array]:
     """Confidence (the largest probability of each row) and whether that class is the label.
 
-    Of classes that share the largest probability the first counts, as with argmax. A row may sum to
-    one only within the rounding of its type; a largest probability above 1 by that much is 1.
+    Of classes that share the largest probability the first counts, as with argmax. A row sums to
+    one within the rounding of its type; a largest probability that is above 1 by rounding counts
+    as 1.
 
     >>> import numpy as np
     >>> confidence, correct = top_label(np.array([[0.8, 0.2], [0.5, 0.5]]), np.array([0, 1]))
@@ -255,22 +263,26 @@ def top_label(probs: Array, labels: Array) -> tuple[Array, Array]:
 
 def scan(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Largest value, hit and sum of every row, and the least value of all."""
-    fast = kernels and probs.device.type == "cpu" and probs.dtype in (torch.float32, torch.float64)
-    return (scan_compiled if fast else scan_torch)(probs, labels)
+    common = probs.device.type == "cpu" and probs.dtype in (torch.float32, torch.float64)
+    if kernels and common:
+        return scan_compiled(probs, labels)
+    return scan_torch(probs, labels)
 
 
 def scan_torch(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Largest value, hit and sum of every row, and the least value of all: several looks at a block
-    while it is in cache.
+    """The same in torch operations: several looks at a block while it is in cache.
 
-    torch.max(dim=1) on the CPU is a scalar loop; amax and a gather are several times faster but
+    torch.max(dim=1) on the CPU is a scalar loop. amax and a gather are several times faster, but
     blind to ties. Two values tie for the maximum only at or below one half, so only hits down there
-    are looked at again."""
+    are looked at again.
+    """
     confidence = probs.new_empty(len(probs))
     correct = torch.empty(len(probs), dtype=torch.bool, device=probs.device)
-    totals, lowest = [], []
+    totals = []
+    lowest = []
     for rows in blocks(*probs.shape):
-        block, label = probs[rows], labels[rows]
+        block = probs[rows]
+        label = labels[rows]
         torch.amax(block, 1, out=confidence[rows])
         totals.append(row_sums(block))
         lowest.append(block.min())
@@ -283,24 +295,25 @@ def scan_torch(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, T
 
 
 def scan_compiled(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same from _kernels.c.
-
-    One look at every row, the rows shared out over torch's number of threads.
-    """
+    """The same by _kernels.c: one look at every row, on as many threads as torch uses."""
     assert kernels is not None
     n, classes = probs.shape
-    confidence, totals, lowest = (probs.new_empty(n) for _ in range(3))
+    confidence = probs.new_empty(n)
     correct = torch.empty(n, dtype=torch.bool)
+    totals = probs.new_empty(n)
+    lowest = probs.new_empty(n)
 
     def part(start: int, stop: int) -> None:
-        arrays = (t[start:].data_ptr() for t in (confidence, correct, totals, lowest))
         kernels.scan(
             probs.dtype == torch.float64,
             probs[start:].data_ptr(),
             labels[start:].data_ptr(),
             stop - start,
             classes,
-            *arrays,
+            confidence[start:].data_ptr(),
+            correct[start:].data_ptr(),
+            totals[start:].data_ptr(),
+            lowest[start:].data_ptr(),
         )
 
     threads = min(torch.get_num_threads(), 1 + probs.numel() // BLOCK)

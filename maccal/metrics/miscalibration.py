@@ -1,12 +1,12 @@
 """How far confidence is from accuracy: seven answers.
 
-    ece                   share-weighted gap over equal-width bins                       Naeini et al. 2015, Guo et al. 2017
-    aece                  the same over equal-mass bins, ties kept together              Nguyen & O'Connor 2015
-    mce                   the largest gap of any bin                                     Naeini et al. 2015
-    classwise_ece         ece of every class's probability, averaged                     Kull et al. 2019
-    debiased_squared_ce   squared error less the part that is sampling noise             Kumar et al. 2019
-    smece                 no bins: the residual smoothed at the one natural width        Blasiok & Nakkiran 2023
-    ks                    no bins: the largest cumulative gap                            Gupta et al. 2021
+    ece                  share-weighted gap, equal-width bins       Naeini et al. 2015
+    aece                 the same, equal-mass bins with ties kept   Nguyen & O'Connor 2015
+    mce                  the largest gap of any bin                 Naeini et al. 2015
+    classwise_ece        ece of every class's probability, averaged Kull et al. 2019
+    debiased_squared_ce  squared error less its sampling noise      Kumar et al. 2019
+    smece                no bins: smoothed at one natural width     Blasiok & Nakkiran 2023
+    ks                   no bins: the largest cumulative gap        Gupta et al. 2021
 
 All take confidences and outcomes of N rows (classwise_ece the N x K probabilities), return a
 fraction, and do not depend on the order of the rows. A perfectly calibrated model does not score 0:
@@ -21,7 +21,8 @@ from scipy.fft import dct, idct
 from torch import Tensor
 
 from maccal.metrics.arguments import check_bins
-from maccal.metrics.bins import Bins, Convention, equal_mass_edges, mass_edges
+from maccal.metrics.binning import Convention, equal_mass_edges, mass_edges
+from maccal.metrics.bins import Bins
 from maccal.metrics.inputs import Array, check_confidence
 
 GRID = 4096  # cells on which smece smooths; the finest width it resolves is 1 / GRID
@@ -30,8 +31,9 @@ GRID = 4096  # cells on which smece smooths; the finest width it resolves is 1 /
 def ece(
     confidence: Array, correct: Array, bins: int = 15, *, convention: Convention = "maccal"
 ) -> float:
-    """Expected calibration error: sum over equal-width bins of share x |accuracy - mean
-    confidence|.
+    """Expected calibration error: the sum over equal-width bins of share x |gap|.
+
+    The gap of a bin is its mean confidence minus its accuracy (Guo et al. 2017).
 
     >>> ece(np.array([0.95, 1.0]), np.array([1, 0]), bins=10)
     0.475
@@ -51,10 +53,10 @@ def mce(
     min_count: int = 1,
     convention: Convention = "maccal",
 ) -> float:
-    """Maximum calibration error: the largest |gap| of the bins with at least `min_count` rows (NaN
-    if there is none).
+    """Maximum calibration error: the largest |gap| of the bins with at least `min_count` rows.
 
-    `Bins.of(...).mce()` also tells which bin it was and how many rows it holds: often one.
+    NaN if there is no such bin. `Bins.of(...).mce()` also tells which bin it was and how many rows
+    it holds: often one.
 
     >>> round(mce(np.array([0.95, 0.95, 0.31]), np.array([1, 1, 1]), bins=10), 6)
     0.69
@@ -67,8 +69,9 @@ def mce(
 def aece(
     confidence: Array, correct: Array, bins: int = 15, *, convention: Convention = "maccal"
 ) -> float:
-    """Adaptive ECE: as ece, over bins of about equal numbers of rows; equal confidences are never
-    split.
+    """Adaptive ECE: like ece, over bins with about equal numbers of rows.
+
+    Equal confidences are never split.
 
     >>> round(aece(np.array([0.6, 0.7, 0.8, 0.9]), np.array([0, 1, 1, 1]), bins=2), 6)
     0.15
@@ -77,10 +80,11 @@ def aece(
 
 
 def debiased_squared_ce(confidence: Array, correct: Array, bins: int = 15) -> float:
-    """Squared calibration error over equal-mass bins, less what sampling noise adds; may be below
-    zero.
+    """Squared calibration error over equal-mass bins, less what sampling noise adds.
 
-    >>> round(debiased_squared_ce(np.array([0.9, 0.9, 0.9, 0.9]), np.array([1, 1, 0, 0]), bins=1), 6)
+    It may be below zero.
+
+    >>> round(debiased_squared_ce(np.full(4, 0.9), np.array([1, 1, 0, 0]), bins=1), 6)
     0.076667
     """
     return equal_mass(confidence, correct, bins).debiased_squared_ce()
@@ -89,7 +93,7 @@ def debiased_squared_ce(confidence: Array, correct: Array, bins: int = 15) -> fl
 def equal_mass(
     confidence: Array, correct: Array, bins: int, convention: Convention = "maccal"
 ) -> Bins:
-    """The rows in bins of about equal numbers of rows."""
+    """The rows in bins with about equal numbers of rows."""
     c, hit = check_confidence(confidence, correct)
     if convention == "maccal":
         return equal_mass_of(by_confidence(c, hit), check_bins(bins))
@@ -109,8 +113,9 @@ def classwise_ece(
 
 
 def ks(confidence: Array, correct: Array) -> float:
-    """Kolmogorov-Smirnov calibration error: the largest |sum of (confidence - correct)| over all
-    rows up to some confidence, / N.
+    """Kolmogorov-Smirnov calibration error: the largest cumulative gap.
+
+    That is the largest |sum of (confidence - correct)| / N over the rows up to some confidence.
 
     >>> round(ks(np.array([0.6, 0.7, 0.8]), np.array([1, 1, 0])), 6)
     0.233333
@@ -120,9 +125,9 @@ def ks(confidence: Array, correct: Array) -> float:
 
 @dataclass(frozen=True)
 class Ordered:
-    """Rows by ascending confidence.
+    """Rows by ascending confidence; of equal confidences the wrong rows come first.
 
-    Among equal ones the wrong rows come first, so the order of the input leaves no trace.
+    So the order of the input leaves no trace.
     """
 
     confidence: np.ndarray
@@ -142,8 +147,9 @@ class Ordered:
 def by_confidence(confidence: Tensor, correct: Tensor) -> Ordered:
     """The rows in order, by one sort of whole numbers.
 
-    The bits of a float64 in [0, 1] order like the number. Shifted, they lose the sign of -0.0, and
-    have a place for the outcome."""
+    The bits of a float64 in [0, 1], read as a whole number, are in the same order as the float64.
+    Shifted by one, they lose the sign of -0.0, and the last bit is free for the outcome.
+    """
     keys = confidence.cpu().numpy().view(np.int64) << 1
     keys |= correct.cpu().numpy()
     keys.sort()
@@ -157,17 +163,15 @@ def equal_mass_of(rows: Ordered, bins: int) -> Bins:
 
 
 def ks_of(rows: Ordered) -> float:
-    return float(
-        np.abs(np.add.reduceat(rows.residual, rows.start).cumsum()).max() / len(rows.confidence)
-    )
+    cumulative = np.add.reduceat(rows.residual, rows.start).cumsum()
+    return float(np.abs(cumulative).max() / len(rows.confidence))
 
 
 def smece(confidence: Array, correct: Array) -> float:
-    """Smooth calibration error: the value s at which smoothing confidence - correct with a Gaussian
-    of width s leaves s.
+    """Smooth calibration error: the s at which a Gaussian of width s leaves an error of s.
 
-    The Gaussian is reflected at 0 and 1, that is, heat flows in a rod with closed ends; a cosine
-    transform solves it.
+    The Gaussian smooths confidence - correct, and is reflected at 0 and 1. That is heat flowing in
+    a rod with closed ends, which a cosine transform solves.
 
     >>> round(smece(np.full(100, 0.8), np.arange(100) < 60), 4)
     0.2
@@ -181,12 +185,14 @@ def smece_of(rows: Ordered) -> float:
 
 
 def to_grid(position: np.ndarray, mass: np.ndarray, cells: int) -> np.ndarray:
-    """Rows of masses at ascending positions in [0, 1], each shared between the two nearest of
-    `cells` cell centres.
+    """Masses at ascending positions in [0, 1], on a grid of cells; one row per set of masses.
+
+    Each mass is shared between the two cells whose centres are nearest.
     """
-    place = np.clip(position * cells - 0.5, 0, cells - 1)
-    left = np.minimum(place.astype(np.int64), cells - 2)
-    share, start = place - left, np.flatnonzero(np.diff(left, prepend=-1))
+    centre = np.clip(position * cells - 0.5, 0, cells - 1)
+    left = np.minimum(centre.astype(np.int64), cells - 2)
+    share = centre - left
+    start = np.flatnonzero(np.diff(left, prepend=-1))
     out = np.zeros((len(mass), cells))
     out[:, left[start]] += np.add.reduceat(mass * (1 - share), start, axis=1)
     out[:, left[start] + 1] += np.add.reduceat(mass * share, start, axis=1)
@@ -194,20 +200,20 @@ def to_grid(position: np.ndarray, mass: np.ndarray, cells: int) -> np.ndarray:
 
 
 def smooth_error(mass: np.ndarray, steps: int = 24) -> np.ndarray:
-    """smECE of each row of residual masses on a grid: the fixed point of width -> sum |residual
-    smoothed at that width|.
+    """smECE of each row of residual masses on a grid.
 
-    The sum falls as the width grows, so bisection finds the one place where they meet.
+    It is the width at which the sum of |smoothed residual| equals the width. The sum falls as the
+    width grows, so bisection finds the one such width.
     """
-    cells = mass.shape[1]
     spectrum = dct(mass, axis=1, norm="ortho")
-    frequency = np.pi * np.arange(cells)
-    low, high = np.zeros(len(mass)), np.ones(len(mass))
+    frequency = np.pi * np.arange(mass.shape[1])
+    low = np.zeros(len(mass))
+    high = np.ones(len(mass))
     for _ in range(steps):
         width = (low + high) / 2
-        smoothed = idct(
-            spectrum * np.exp(-0.5 * (width[:, None] * frequency) ** 2), axis=1, norm="ortho"
-        )
+        damping = np.exp(-0.5 * (width[:, None] * frequency) ** 2)
+        smoothed = idct(spectrum * damping, axis=1, norm="ortho")
         above = np.abs(smoothed).sum(1) > width
-        low, high = np.where(above, width, low), np.where(above, high, width)
+        low = np.where(above, width, low)
+        high = np.where(above, high, width)
     return (low + high) / 2

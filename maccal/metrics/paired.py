@@ -1,9 +1,10 @@
 """compare: are two models on the same rows really different?
 
 The rows are shared, so what is hard for one is hard for the other, and only the differences count.
-Means over rows (accuracy, NLL, Brier) get the paired normal test; ECE the paired bootstrap: both
-models are resampled by the same rows, and the spread of the difference about its mean is what
-chance does to it."""
+Means over rows (accuracy, NLL, Brier) get the paired normal test. ECE gets the paired bootstrap:
+both models are resampled by the same rows, and the spread of the difference about its mean is what
+chance does to it.
+"""
 
 import math
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from scipy.stats import norm
 from torch import Tensor
 
 from maccal.metrics.arguments import check_bins, generator
-from maccal.metrics.bins import assign, equal_width_edges
+from maccal.metrics.binning import assign, equal_width_edges
 from maccal.metrics.inputs import Array, check_confidence, top_label
 from maccal.metrics.miscalibration import ece
 from maccal.metrics.resampling import LEVEL, Z, batches, centred
@@ -46,8 +47,9 @@ def compare(
     resamples: int = 1000,
     seed: int = 0,
 ) -> dict[str, Difference]:
-    """Accuracy, ECE, NLL and Brier of the second model's probabilities minus the first's, each with
-    interval and p-value.
+    """Accuracy, ECE, NLL and Brier of the second model minus those of the first.
+
+    Each with its interval and p-value. `first` and `second` are probabilities of the same rows.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.uniform(0.6, 1, 4000)
@@ -58,23 +60,22 @@ def compare(
     (True, True, 0.0)
     """
     bins = check_bins(bins)
-    models = [
-        (top_label(p, labels), row_scores(*as_scores(p, labels, None))) for p in (first, second)
-    ]
-    checked = [check_confidence(*top) for top, _ in models]
-    (_, hit_a), (_, hit_b) = checked
-    (_, score_a), (_, score_b) = models
+    tops = [check_confidence(*top_label(probs, labels)) for probs in (first, second)]
+    scores = [row_scores(*as_scores(probs, labels, None)) for probs in (first, second)]
+    (_, first_hit), (_, second_hit) = tops
+    nll, brier = scores[1] - scores[0]
     return {
-        "accuracy": paired_means(hit_b.double() - hit_a.double()),
-        "ece": paired_ece(checked, bins, resamples, seed),
-        "nll": paired_means(score_b[0] - score_a[0]),
-        "brier": paired_means(score_b[1] - score_a[1]),
+        "accuracy": paired_means(second_hit.double() - first_hit.double()),
+        "ece": paired_ece(tops, bins, resamples, seed),
+        "nll": paired_means(nll),
+        "brier": paired_means(brier),
     }
 
 
 def paired_means(difference: Tensor) -> Difference:
     """The normal test that the mean of row differences is zero."""
-    n, mean = len(difference), float(difference.mean())
+    n = len(difference)
+    mean = float(difference.mean())
     error = float(difference.std(correction=min(1, n - 1))) / math.sqrt(n)
     if not math.isfinite(mean + error):
         return Difference(math.nan, math.nan, math.nan, math.nan)
@@ -86,39 +87,33 @@ def paired_means(difference: Tensor) -> Difference:
 def paired_ece(
     models: list[tuple[Tensor, Tensor]], bins: int, resamples: int, seed: int
 ) -> Difference:
-    """The paired bootstrap of ECE, on per-bin sums of residuals a row, or of a random block of rows
-    where there are many.
+    """The paired bootstrap of ECE.
+
+    What is drawn are sums of residuals per bin: of single rows or, if there are many, of random
+    blocks of rows.
     """
     rng = generator(seed)
     n = len(models[0][0])
     units = min(n, BLOCKS)
     block = torch.from_numpy(rng.permutation(n) * units // n)
-    sums = [
-        unit_sums(confidence.cpu(), correct.cpu(), block, units, bins)
-        for confidence, correct in models
-    ]
-    draws = []
+    first, second = (unit_sums(c.cpu(), hit.cpu(), block, units, bins) for c, hit in models)
+    parts = []
     for many in batches(resamples, units):
         weight = rng.multinomial(units, np.full(units, 1 / units), many).astype(np.float64)
-        drawn = [np.abs(weight @ s).sum(1) / n for s in sums]
-        draws.append(drawn[1] - drawn[0])
-    all_draws = np.concatenate(draws)
+        first_ece = np.abs(weight @ first).sum(1) / n
+        second_ece = np.abs(weight @ second).sum(1) / n
+        parts.append(second_ece - first_ece)
+    draws = np.concatenate(parts)
     point = ece(*models[1], bins) - ece(*models[0], bins)
-    extreme = np.abs(all_draws - all_draws.mean()) >= abs(point)
-    return Difference(
-        point,
-        *centred(point, all_draws, within=(-1.0, 1.0)),
-        (1 + int(extreme.sum())) / (1 + resamples),
-    )
+    low, high = centred(point, draws, within=(-1.0, 1.0))
+    extreme = np.abs(draws - draws.mean()) >= abs(point)
+    return Difference(point, low, high, (1 + int(extreme.sum())) / (1 + resamples))
 
 
 def unit_sums(
     confidence: Tensor, correct: Tensor, block: Tensor, units: int, bins: int
 ) -> np.ndarray:
-    """Sum of confidence - correct of every block in every bin, units x bins."""
+    """The sum of confidence - correct of every block in every bin, units x bins."""
     index = block * bins + assign(confidence, equal_width_edges(bins), "maccal")
-    return (
-        torch.bincount(index, confidence - correct.double(), minlength=units * bins)
-        .view(units, bins)
-        .numpy()
-    )
+    residual = confidence - correct.double()
+    return torch.bincount(index, residual, minlength=units * bins).view(units, bins).numpy()

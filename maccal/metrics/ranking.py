@@ -1,9 +1,9 @@
-"""What depends only on the order of the scores: selective prediction, and telling in-distribution
-from out.
+"""What depends only on the order of the scores: selective prediction, and OOD detection.
 
 Ties are shared out evenly (the expectation over all orders of the tied rows), so the order of the
 input never matters. In-distribution is the positive class throughout: a good score is high for ID
-rows and low for OOD rows."""
+rows and low for OOD rows.
+"""
 
 from functools import cache
 
@@ -21,12 +21,11 @@ from maccal.metrics.inputs import (
 )
 from maccal.metrics.miscalibration import Ordered, by_confidence
 
-TABLE = 1 << 16  # harmonic numbers that are kept
+TABLE = 1 << 16  # harmonic numbers that are kept in memory
 
 
 def aurc(confidence: Array, correct: Array) -> float:
-    """Area under the risk-coverage curve: the error rate of the k surest rows, averaged over k = 1
-    .. N.
+    """Area under the risk-coverage curve: the mean over k of the error rate of the k surest rows.
 
     >>> round(aurc(np.array([0.9, 0.8, 0.7, 0.6]), np.array([1, 1, 0, 1])), 6)
     0.145833
@@ -35,7 +34,9 @@ def aurc(confidence: Array, correct: Array) -> float:
 
 
 def e_aurc(confidence: Array, correct: Array) -> float:
-    """Excess AURC: less the area of an oracle that puts every wrong row last; 0 is a perfect order.
+    """Excess AURC: AURC less that of an oracle, which puts every wrong row last.
+
+    0 is a perfect order.
 
     >>> round(e_aurc(np.array([0.9, 0.8, 0.7, 0.6]), np.array([1, 1, 0, 1])), 6)
     0.083333
@@ -45,14 +46,15 @@ def e_aurc(confidence: Array, correct: Array) -> float:
 
 def areas_of(rows: Ordered) -> tuple[float, float]:
     """AURC and E-AURC."""
-    area, wrong = float(risk_of(rows).mean()), np.count_nonzero(~rows.correct)
+    area = float(risk_of(rows).mean())
+    wrong = np.count_nonzero(~rows.correct)
     return area, area - float(best_aurc(np.array(wrong), len(rows.correct)))
 
 
 def best_aurc(wrong: np.ndarray, n: int) -> np.ndarray:
-    """AURC when all wrong rows come last.
+    """AURC if all wrong rows come last.
 
-    Sum over the ranks k of the last `wrong` of (1 - (n - wrong) / k) / n.
+    That is the sum of (1 - (n - wrong) / k) / n over the last `wrong` of the ranks k = 1 .. n.
     """
     later = harmonic(np.asarray(n)) - harmonic(n - np.asarray(wrong))
     return np.asarray((wrong - (n - wrong) * later) / n)
@@ -61,7 +63,7 @@ def best_aurc(wrong: np.ndarray, n: int) -> np.ndarray:
 def harmonic(k: np.ndarray) -> np.ndarray:
     """H_k = 1 + 1/2 + ... + 1/k for whole numbers k >= 0.
 
-    Beyond TABLE by its series, whose next term is below 1e-20.
+    Beyond TABLE it comes from its series, whose next term is below 1e-20.
     """
     if k.max() < TABLE:
         return harmonics()[k]
@@ -77,15 +79,17 @@ def harmonics() -> np.ndarray:
 
 
 def accuracy_at_coverage(confidence: Array, correct: Array, coverage: float) -> float:
-    """The accuracy of the surest rows, `coverage` (above 0, at most 1) of all, rounded up to whole
-    rows.
+    """The accuracy of the surest rows, a share `coverage` of all, rounded up to whole rows.
+
+    The share is above 0 and at most 1.
 
     >>> accuracy_at_coverage(np.array([0.9, 0.8, 0.7, 0.6]), np.array([1, 1, 0, 1]), 0.5)
     1.0
     """
     share = check_share(coverage, "coverage")
     risk = risk_curve(confidence, correct)
-    return float(1 - risk[max(1, int(np.ceil(share * len(risk) - 1e-9))) - 1])
+    kept = max(1, int(np.ceil(share * len(risk) - 1e-9)))
+    return float(1 - risk[kept - 1])
 
 
 def risk_curve(confidence: Array, correct: Array) -> np.ndarray:
@@ -106,7 +110,8 @@ def auroc(id_scores: Array, ood_scores: Array) -> float:
     >>> auroc(np.array([0.9, 0.8, 0.7]), np.array([0.7, 0.2]))
     0.9166666666666666
     """
-    inside, outside = check_scores(id_scores, "id_scores"), check_scores(ood_scores, "ood_scores")
+    inside = check_scores(id_scores, "id_scores")
+    outside = check_scores(ood_scores, "ood_scores")
     ordered = outside.to(inside.device).sort().values
     below = torch.searchsorted(ordered, inside) + torch.searchsorted(ordered, inside, right=True)
     return float(below.double().mean() / (2 * len(ordered)))
@@ -115,8 +120,8 @@ def auroc(id_scores: Array, ood_scores: Array) -> float:
 def fpr95(id_scores: Array, ood_scores: Array, tpr: float = 0.95) -> float:
     """The share of OOD rows let through by the threshold that lets through 95 % of the ID rows.
 
-    Between two thresholds the ROC curve is a straight line; where it runs level at exactly `tpr`,
-    the strictest threshold counts.
+    Between two thresholds the ROC curve is a straight line. If several thresholds let through
+    exactly `tpr`, the strictest counts.
 
     >>> fpr95(np.array([0.9, 0.8, 0.7, 0.6]), np.array([0.65, 0.2]), tpr=0.75)
     0.0
@@ -125,13 +130,18 @@ def fpr95(id_scores: Array, ood_scores: Array, tpr: float = 0.95) -> float:
     inside = check_scores(id_scores, "id_scores").cpu().numpy()
     outside = check_scores(ood_scores, "ood_scores").cpu().numpy()
     thresholds = np.unique(np.concatenate([inside, outside]))[::-1]
-    passed, fooled = (
-        np.r_[0.0, (len(s) - np.searchsorted(np.sort(s), thresholds)) / len(s)]
-        for s in (inside, outside)
-    )
-    # the first point of the curve that passes enough
-    place = max(1, int(np.searchsorted(passed, tpr)))
-    return float(np.interp(tpr, passed[place - 1 : place + 1], fooled[place - 1 : place + 1]))
+    passed = share_passed(inside, thresholds)
+    fooled = share_passed(outside, thresholds)
+    # The two points of the curve about the first that passes enough
+    enough = max(1, int(np.searchsorted(passed, tpr)))
+    points = slice(enough - 1, enough + 1)
+    return float(np.interp(tpr, passed[points], fooled[points]))
+
+
+def share_passed(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    """The share of the scores at or above no threshold at all, and each of these."""
+    below = np.searchsorted(np.sort(scores), thresholds)
+    return np.r_[0.0, (len(scores) - below) / len(scores)]
 
 
 def max_softmax(probs: Array) -> Array:

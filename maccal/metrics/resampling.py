@@ -11,7 +11,8 @@ confidence: 1,000 resamples cost about half a second for a million rows.
 
 An error such as ECE is never below zero, so noise pushes it up, and the bootstrap adds that noise a
 second time. The interval is therefore centred: point + (resample - mean of the resamples). It
-covers the statistic at this N, as does the null band, so the two can be compared."""
+covers the statistic at this N, as does the null band, so the two can be compared.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -21,30 +22,35 @@ from scipy.stats import norm
 from torch import Tensor
 
 from maccal.metrics.arguments import check_bins, check_count, check_share, generator
-from maccal.metrics.bins import Bins, assign, equal_width_edges, mass_edges
+from maccal.metrics.binning import assign, equal_width_edges, mass_edges
+from maccal.metrics.bins import Bins
 from maccal.metrics.inputs import Array, as_tensor, check_confidence, like
 from maccal.metrics.miscalibration import by_confidence, smooth_error, to_grid
 from maccal.metrics.ranking import best_aurc, harmonic
 
-ROWS = 2048  # beyond this many rows they are gathered
+ROWS = 2048  # more rows than this are gathered
 GROUPS = 1024  # into about this many groups
-# numbers of one batch of resamples in flight: 2 MB, of which a dozen are at work at a time
-BATCH = 1 << 18
+BATCH = (
+    1 << 18
+)  # numbers in one array of a batch of resamples: 2 MB; a dozen such arrays are in use
 RESAMPLES = 1_000_000  # at most
 GRID = 512  # cells of smece within a resample
 LEVEL = 0.95
 Z = float(norm.ppf((1 + LEVEL) / 2))  # half the width of a normal interval, in standard deviations
 
-Statistics = dict[str, np.ndarray]
+Statistics = dict[str, np.ndarray]  # one number for each resample, by name
+Counts = tuple[np.ndarray, np.ndarray]  # right and wrong rows: resamples x groups
 
 
 class Interval(NamedTuple):
+    """Where a number would land, at LEVEL."""
+
     low: float
     high: float
 
 
 class Groups(NamedTuple):
-    """Rows gathered by confidence, ascending: how many were right and wrong at each."""
+    """Rows gathered by confidence, ascending: how many were right, and how many wrong, at each."""
 
     confidence: np.ndarray
     right: np.ndarray
@@ -71,7 +77,7 @@ def bootstrap(
     """
     if not 0 < check_share(level, "level") < 1:
         raise ValueError("level is 1; an interval that always holds the number is the whole line")
-    data = [like(as_tensor(a, f"array {place}"), a) for place, a in enumerate(arrays)]
+    data = [like(as_tensor(a, f"array {number}"), a) for number, a in enumerate(arrays)]
     n = same_length(data)
     rng = generator(seed)
     draws = []
@@ -83,13 +89,11 @@ def bootstrap(
 
 def same_length(arrays: Sequence[Array]) -> int:
     if not arrays or any(a.ndim == 0 or len(a) == 0 for a in arrays):
-        raise ValueError(
-            "there are no rows to draw from; pass at least one array of at least one row"
-        )
+        fix = "pass at least one array of at least one row"
+        raise ValueError(f"there are no rows to draw from; {fix}")
     if any(len(a) != len(arrays[0]) for a in arrays):
-        raise ValueError(
-            f"arrays of {', '.join(str(len(a)) for a in arrays)} rows; they must match one to one"
-        )
+        lengths = ", ".join(str(len(a)) for a in arrays)
+        raise ValueError(f"arrays of {lengths} rows; they must match one to one")
     return len(arrays[0])
 
 
@@ -100,26 +104,31 @@ def check_resamples(resamples: int) -> int:
 def resample(
     confidence: Array, correct: Array, *, bins: int = 15, resamples: int = 1000, seed: int = 0
 ) -> tuple[Statistics, Statistics]:
-    """Draws of every top-label statistic.
+    """Draws of every top-label statistic: from the bootstrap, and from a calibrated model.
 
-    From the bootstrap, and from a calibrated model with the same confidences.
+    The calibrated model has the same confidences.
     """
     bins = check_bins(bins)
-    return resample_groups(
-        gather(*check_confidence(confidence, correct), bins), bins, resamples, seed
-    )
+    groups = gather(*check_confidence(confidence, correct), bins)
+    return resample_groups(groups, bins, resamples, seed)
 
 
 def resample_groups(
     groups: Groups, bins: int, resamples: int, seed: int
 ) -> tuple[Statistics, Statistics]:
     rng = generator(seed)
-    tables = []
-    for draws in (bootstrap_draws, null_draws):
-        parts = [statistics(groups, *drawn, bins) for drawn in draws(groups, resamples, rng, bins)]
-        tables.append({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
-    boot, null = tables
+    boot = table(groups, bootstrap_draws(groups, resamples, rng, bins), bins)
+    null = table(groups, null_draws(groups, resamples, rng, bins), bins)
     return boot, null
+
+
+def table(groups: Groups, draws: Iterator[Counts], bins: int) -> Statistics:
+    """Every statistic of all draws."""
+    parts = [statistics(groups, right, wrong, bins) for right, wrong in draws]
+    columns = {}
+    for name in parts[0]:
+        columns[name] = np.concatenate([part[name] for part in parts])
+    return columns
 
 
 def centred(
@@ -131,73 +140,74 @@ def centred(
 
 
 def band(draws: np.ndarray, level: float = LEVEL) -> Interval:
+    """The middle of the draws, a share `level` of them."""
     return Interval(*np.quantile(draws, [(1 - level) / 2, (1 + level) / 2]).tolist())
 
 
 def gather(confidence: Tensor, correct: Tensor, bins: int) -> Groups:
-    """Groups of exactly equal confidence, or, of many rows, of nearly equal confidence within one
-    bin.
-    """
+    """Groups of equal confidence; if there are many rows, of nearly equal confidence in one bin."""
     if len(confidence) <= ROWS:
         values, index = np.unique(confidence.cpu().numpy(), return_inverse=True)
-        right, total = np.bincount(index, correct.cpu().numpy()), np.bincount(index)
-        return Groups(values, right, total - right)
+        right = np.bincount(index, correct.cpu().numpy())
+        return Groups(values, right, np.bincount(index) - right)
     rows = by_confidence(confidence, correct)
     edges = np.union1d(mass_edges(rows.confidence, GROUPS), equal_width_edges(bins))
     return groups_of(Bins.of_ordered(rows.confidence, rows.correct, edges))
 
 
 def groups_of(fine: Bins) -> Groups:
-    """The filled bins as groups, each at its mean confidence, which rounding must not carry over an
-    edge.
-    """
+    """The filled bins as groups, each at its mean confidence."""
     filled = fine.count > 0
-    count, right = fine.count[filled], fine.correct[filled]
-    mean = np.clip(
-        fine.confidence[filled] / count,
-        fine.edges[:-1][filled],
-        np.nextafter(fine.edges[1:][filled], 0),
-    )
-    return Groups(mean, right, count - right)
+    count = fine.count[filled]
+    right = fine.correct[filled]
+    mean = fine.confidence[filled] / count
+    # Rounding must not carry a mean over an edge of its bin
+    low = fine.edges[:-1][filled]
+    high = np.nextafter(fine.edges[1:][filled], 0)
+    return Groups(np.clip(mean, low, high), right, count - right)
 
 
 def bootstrap_draws(
     groups: Groups, resamples: int, rng: np.random.Generator, bins: int = 15
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+) -> Iterator[Counts]:
     """Batches of (right, wrong) counts of resampled rows: N draws with replacement."""
     atoms = np.concatenate([groups.right, groups.wrong])
-    n, size = int(atoms.sum()), len(atoms)
-    # the cheaper way to the same counts
-    rows = np.repeat(np.arange(size), atoms.astype(np.int64)) if n < 16 * size else None
-    for many in batches(resamples, max(size, bins, GRID)):
-        if rows is None:
-            drawn = rng.multinomial(n, atoms / n, many)
-        else:
-            drawn = np.stack(
-                [np.bincount(rows[rng.integers(n, size=n)], minlength=size) for _ in range(many)]
-            )
+    n = int(atoms.sum())
+    few = n < 16 * len(atoms)  # then drawing rows is cheaper than drawing counts
+    for many in batches(resamples, max(len(atoms), bins, GRID)):
+        drawn = drawn_rows(atoms, many, rng) if few else rng.multinomial(n, atoms / n, many)
         right, wrong = np.split(drawn.astype(np.float64), 2, axis=1)
         yield right, wrong
 
 
+def drawn_rows(atoms: np.ndarray, many: int, rng: np.random.Generator) -> np.ndarray:
+    """Multinomial counts of the atoms, many x atoms, by drawing single rows."""
+    size = len(atoms)
+    atom_of = np.repeat(np.arange(size), atoms.astype(np.int64))
+    n = len(atom_of)
+    counts = np.empty((many, size), np.int64)
+    for resample in range(many):
+        counts[resample] = np.bincount(atom_of[rng.integers(n, size=n)], minlength=size)
+    return counts
+
+
 def null_draws(
     groups: Groups, resamples: int, rng: np.random.Generator, bins: int = 15
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+) -> Iterator[Counts]:
     """Batches of (right, wrong) counts of a calibrated model.
 
-    Each row is right with the probability it claims.
+    Each row is right with the probability that it states.
     """
     count = groups.right + groups.wrong
     trials = count.astype(np.int64)
     single = trials.max() == 1  # a comparison is much cheaper than a binomial draw
     for many in batches(resamples, max(len(count), bins, GRID)):
         shape = (many, len(count))
-        right = (
-            rng.random(shape) < groups.confidence
-            if single
-            else rng.binomial(trials, groups.confidence, shape)
-        )
-        yield right.astype(np.float64), count - right
+        if single:
+            right = (rng.random(shape) < groups.confidence).astype(np.float64)
+        else:
+            right = rng.binomial(trials, groups.confidence, shape).astype(np.float64)
+        yield right, count - right
 
 
 def batches(resamples: int, width: int) -> Iterator[int]:
@@ -208,8 +218,7 @@ def batches(resamples: int, width: int) -> Iterator[int]:
 
 
 def statistics(groups: Groups, right: np.ndarray, wrong: np.ndarray, bins: int) -> Statistics:
-    """Every statistic of confidences and outcomes, for each resample (row) of right and wrong
-    counts.
+    """Every top-label statistic of each resample, one per row of the right and wrong counts.
 
     One resample that equals the data gives what the public functions give; a test says so.
     """
@@ -237,52 +246,48 @@ def equal_width(
 ) -> Statistics:
     index = assign(as_tensor(confidence, "confidence"), equal_width_edges(bins), "maccal").numpy()
     start = np.flatnonzero(np.diff(index, prepend=-1))
-    gap, size = (
-        np.abs(np.add.reduceat(residual, start, axis=1)),
-        np.add.reduceat(count, start, axis=1),
-    )
+    gap = np.abs(np.add.reduceat(residual, start, axis=1))
+    size = np.add.reduceat(count, start, axis=1)
     return {"ece": gap.sum(1) / n, "mce": (gap / np.maximum(size, 1)).max(1)}
 
 
 def equal_mass_sums(upto: list[np.ndarray], bins: int) -> list[np.ndarray]:
-    """Count, right and residual in each equal-mass bin of each resample, from their cumulative sums
-    over the groups.
+    """Count, right and residual in each equal-mass bin of each resample.
+
+    From their cumulative sums over the groups, which start with 0.
     """
     reached = upto[0][:, 1:]
     resamples, groups = reached.shape
     n = reached[0, -1]
     ranks = np.arange(1, bins) * int(n) // bins
-    # one search for all resamples: shift each resample's cumulative counts beyond the ones before
-    # it
-    shift = (np.arange(resamples) * (n + 1))[:, None]
-    cut = np.searchsorted((reached + shift).ravel(), (ranks + shift).ravel(), side="right").reshape(
-        resamples, -1
-    )
-    cut = np.pad(
-        cut - groups * np.arange(resamples)[:, None],
-        ((0, 0), (1, 1)),
-        constant_values=((0, 0), (0, groups)),
-    )
+    # One search for all resamples: the counts of each are shifted beyond those of the one before
+    number = np.arange(resamples)[:, None]
+    shift = number * (n + 1)
+    found = np.searchsorted((reached + shift).ravel(), (ranks + shift).ravel(), side="right")
+    inner = found.reshape(resamples, -1) - groups * number
+    cut = np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (0, groups)))
     return [np.diff(np.take_along_axis(x, cut, 1), axis=1) for x in upto]
 
 
 def debiased(count: np.ndarray, right: np.ndarray, residual: np.ndarray) -> np.ndarray:
+    """N times the debiased squared error (Kumar et al. 2019) from the sums of each bin."""
     size = np.maximum(count, 2)
     noise = right * (size - right) / (size * (size - 1))
     return np.where(count > 1, residual**2 / size - noise, 0.0).sum(1)
 
 
 def area_under_risk(count: np.ndarray, wrong: np.ndarray, n: int) -> np.ndarray:
-    """AURC from counts by ascending confidence; a group's wrong rows are spread evenly over its
-    ranks.
+    """AURC from counts by ascending confidence; a group's errors are spread evenly over its ranks.
 
-    Of a group on ranks a+1 .. b with E errors before it and error share e, the sum of risks is (E -
-    a e)(H_b - H_a) + (b - a) e."""
-    count, wrong = count[:, ::-1], wrong[:, ::-1]
+    A group on the ranks a+1 .. b, with E errors before it and an error share e, adds the risks
+    (E - a e)(H_b - H_a) + (b - a) e.
+    """
+    count = count[:, ::-1]
+    wrong = wrong[:, ::-1]
     share = wrong / np.maximum(count, 1)
     before = np.cumsum(wrong, 1) - wrong
     b = np.cumsum(count, 1).astype(np.int64)
     a = b - count.astype(np.int64)
-    # H_b - H_a, as a group starts where the one before it ends
+    # This is H_b - H_a, as a group starts where the one before it ends
     between = np.diff(harmonic(b), prepend=0.0)
     return np.asarray(((before - a * share) * between + wrong).sum(1) / n)

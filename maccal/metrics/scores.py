@@ -1,15 +1,16 @@
-"""Accuracy and the proper scores, each split into what calibration could repair and what it could
-not.
+"""Accuracy and the proper scores, each split into what calibration could repair and the rest.
 
-    nll     -log p_y                  brier   sum_k (p_k - [k = y])^2          means over the rows
+    nll     mean over the rows of -log p_y
+    brier   mean over the rows of sum_k (p_k - [k = y])^2
 
 A proper score is refinement + calibration: the score that the best recalibration would leave, and
 what it would save (Broecker 2009; Berta et al. 2025). Here the recalibration is a temperature, one
-number, fitted to these rows by its exact optimum for either score: so `calibration` is what
-rescaling the logits would gain, a lower bound of the whole.
+number, at its exact optimum for these rows and either score. So `calibration` is what rescaling the
+logits would gain, a lower bound of the whole.
 
-Everything is worked out in float64 from the numbers given. Cost: one pass; both splits together
-about four more."""
+Everything is worked out in float64 from the numbers given. Cost: one pass over the N x K numbers;
+both splits together take about four more.
+"""
 
 import math
 from typing import NamedTuple
@@ -50,8 +51,9 @@ def accuracy(probs: Array, labels: Array) -> float:
 
 
 def nll(probs: Array | None = None, labels: Array = None, *, logits: Array | None = None) -> float:
-    """Mean negative log likelihood of the labels, in nats; infinite if a label was given
-    probability 0.
+    """Mean negative log likelihood of the labels, in nats.
+
+    Infinite if a label has probability 0.
 
     >>> import numpy as np
     >>> round(nll(np.array([[0.5, 0.5], [0.25, 0.75]]), np.array([0, 1])), 6)
@@ -79,10 +81,12 @@ def nll_split(
 ) -> Split:
     """NLL as refinement + calibration.
 
+    This model says 90 % and is right 80 % of the time. Refinement is the entropy of 80 %, and
+    calibration the divergence from 90 %.
+
     >>> import numpy as np
-    >>> sure, y = np.array([[0.9, 0.1]] * 10), np.array([0] * 8 + [1] * 2)          # says 90 %, is right 80 % of the time
-    >>> split = nll_split(sure, y)
-    >>> round(split.refinement, 6), round(split.calibration, 6)                     # the entropy of 80 %, the divergence from 90 %
+    >>> split = nll_split(np.array([[0.9, 0.1]] * 10), np.array([0] * 8 + [1] * 2))
+    >>> round(split.refinement, 6), round(split.calibration, 6)
     (0.500402, 0.044403)
     """
     rows = Rows.of(*as_scores(probs, labels, logits))
@@ -104,7 +108,7 @@ def brier_split(
 
 
 def as_scores(probs: Array | None, labels: Array, logits: Array | None) -> tuple[Tensor, Tensor]:
-    """Checked log-probabilities or logits (they differ by a constant a row) and labels."""
+    """Checked log-probabilities or logits (which differ by a constant per row), and labels."""
     check_given(probs, labels, logits)
     scores = log_probs(check_probs(probs)) if logits is None else check_logits(logits)
     return scores, check_labels(labels, scores)
@@ -122,7 +126,7 @@ def row_scores(scores: Tensor, labels: Tensor) -> Tensor:
 def splits(
     rows: Rows, before: Tensor, *, nll: bool = True, brier: bool = True
 ) -> tuple[Split, Split]:
-    """The splits of NLL and Brier, given their means at T = 1; empty where not asked for."""
+    """The splits of NLL and Brier, given their means at T = 1; NaN for one not asked for."""
     infinite = not math.isfinite(before[0])
     found = best(rows, nll and not infinite, brier)
     if infinite:
@@ -136,15 +140,15 @@ def splits(
 def split(before: float, after: Best | None) -> Split:
     if after is None:
         return Split(math.nan, math.nan, math.nan)
-    if not after.value < before:  # rounding, where T = 1 is already best
+    if not after.value < before:  # by rounding: T = 1 is already best
         return Split(before, 0.0, 1.0)
     return Split(after.value, before - after.value, math.exp(-after.log_scale))
 
 
 def variance(p: Tensor, values: Tensor) -> Tensor:
-    """Var_p of the values in each row, from centred values.
+    """Var_p of the values in each row.
 
-    E[x^2] - E[x]^2 may round to below zero.
+    From centred values, as E[x^2] - E[x]^2 may round to below zero.
     """
     centred = values - (p * values).sum(1, keepdim=True)
     return (p * centred.square()).sum(1)
@@ -155,7 +159,7 @@ class NullScore(NamedTuple):
 
     mean: float
     deviation: float  # of the mean over these rows
-    # fitting a temperature then saves this much times a chi-squared variable with one degree of
+    # What fitting a temperature saves then, in units of a chi-squared variable with one degree of
     # freedom
     gain: float
 
@@ -166,21 +170,20 @@ def null_scores(scores: Tensor) -> tuple[NullScore, NullScore]:
     for rows in blocks(*scores.shape):
         log_p = scores[rows].log_softmax(1).clamp(min=-1e4)
         p = log_p.exp()
-        entropy, square = -(p * log_p).sum(1), p.square().sum(1)
+        entropy = -(p * log_p).sum(1)
         moved = p * (log_p + entropy[:, None])  # d p / d log(1 / T) at T = 1
         terms = (
             entropy,
             variance(p, log_p),
-            1 - square,
+            1 - p.square().sum(1),
             4 * variance(p, p),
             4 * variance(p, moved),
             2 * moved.square().sum(1),
         )
         total += torch.stack([term.sum(dtype=torch.float64) for term in terms])
     n = len(scores)
-    nll_mean, nll_variance, brier_mean, brier_variance, slope_variance, curvature = (
-        total / n
-    ).tolist()
+    means = (total / n).tolist()
+    nll_mean, nll_variance, brier_mean, brier_variance, slope_variance, curvature = means
     nll_null = NullScore(nll_mean, math.sqrt(nll_variance / n), 1 / (2 * n))
     brier_gain = slope_variance / (2 * n * curvature) if curvature > 0 else 0.0
     return nll_null, NullScore(brier_mean, math.sqrt(brier_variance / n), brier_gain)

@@ -1,10 +1,10 @@
-"""NLL and Brier score of softmax(scale x scores): of every row, and as means with their derivatives
-in the scale.
+"""NLL and Brier score of softmax(scale x scores), and their derivatives in the scale.
 
     score_rows    NLL and Brier of each row, in one pass over the N x K numbers
-    slopes        their means and first three derivatives in x, where the scale is multiplied by 1 + x; one pass for both
+    slopes        their means and first three derivatives in x, where the scale is multiplied by
+                  1 + x; one pass for both
 
-Rows are worked on in float64 whatever the type of the scores; with fine=False the slopes come in
+Rows are worked on in float64 whatever the type of the scores. With fine=False the slopes come in
 float32, for a first approximation in half the time. The loops are in _lanes.h; their twins here
 serve other devices and installs without a compiler.
 """
@@ -21,7 +21,7 @@ from torch import Tensor
 from maccal.metrics import inputs
 from maccal.metrics.inputs import blocks
 
-# of scale x (score - largest of the row): its exp is next to nothing, and infinite ones stop there
+# The least scale x (score - largest of the row): its exp is nearly 0, and -infinity is raised to it
 LOWEST = -708.0
 Result = TypeVar("Result")
 
@@ -50,10 +50,7 @@ class Rows:
 
 
 def each_block(work: Callable[[Rows], Result], rows: Rows) -> list[Result]:
-    """What `work` makes of each block of rows, in their order.
-
-    The same blocks on any number of threads.
-    """
+    """What `work` makes of each block of rows, in order; the same blocks on any threads."""
     parts = [rows.part(part) for part in blocks(*rows.scores.shape)]
     threads = min(torch.get_num_threads(), len(parts))
     if threads == 1:
@@ -94,9 +91,9 @@ def score_torch(rows: Rows, scale: float) -> Tensor:
 
 
 def slopes(rows: Rows, nll_scale: float, brier_scale: float, fine: bool = True) -> np.ndarray:
-    """Means of NLL and of Brier (rows), each at its scale, with three derivatives (columns).
+    """The means of NLL and of Brier (rows), each at its scale, with three derivatives (columns).
 
-    Zeros where the scale is 0.
+    A row is zero if its scale is 0.
     """
     measure = slopes_compiled if compiled(rows) else slopes_torch
     parts = each_block(lambda part: measure(part, nll_scale, brier_scale, fine), rows)
@@ -136,11 +133,16 @@ def cumulants(d: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     d = d.clamp(min=LOWEST)
     p = d.softmax(1)
     centred = d - (p * d).sum(1, keepdim=True)
-    return p, centred, (p * centred**2).sum(1, keepdim=True), (p * centred**3).sum(1, keepdim=True)
+    second = (p * centred**2).sum(1, keepdim=True)
+    third = (p * centred**3).sum(1, keepdim=True)
+    return p, centred, second, third
 
 
 def nll_slopes(d: Tensor, labels: Tensor) -> list[Tensor]:
-    """log sum exp(d) - d_y of every row: the derivatives of the former are the cumulants of d."""
+    """log sum exp(d) - d_y of every row, and its derivatives.
+
+    The derivatives of log sum exp are the cumulants of d.
+    """
     p, _, second, third = cumulants(d)
     own = d.gather(1, labels[:, None]).squeeze(1)
     mean = (p * d.clamp(min=LOWEST)).sum(1)
@@ -148,7 +150,7 @@ def nll_slopes(d: Tensor, labels: Tensor) -> list[Tensor]:
 
 
 def brier_slopes(d: Tensor, labels: Tensor) -> list[Tensor]:
-    """sum (p - [label])^2 of every row, differentiated through p."""
+    """sum (p - [label])^2 of every row, and its derivatives through those of p."""
     p, c, second, third = cumulants(d)
     one = p * c
     two = p * (c**2 - second)

@@ -1,15 +1,15 @@
 """Stream: a summary of more rows than fit in memory, in any batches, order and number of processes.
 
-Keeps the exact sums of about two thousand fine bins (sketch.py) and the sums of the row scores: 100
-kB, whatever N and K. The summary takes memory and time that do not grow with N either. Accuracy,
-mean confidence, ECE and MCE come out as from all rows at once, NLL and Brier but for rounding. The
-other top-label statistics see confidences to the width of a fine bin. They are called
+It keeps the exact sums of about two thousand fine bins (sketch.py) and the sums of the row scores:
+100 kB, whatever N and K. The memory and time of the summary do not grow with N either. Accuracy,
+mean confidence, ECE and MCE are exactly those of all rows at once, NLL and Brier up to rounding.
+The other top-label statistics see confidences to the width of a fine bin. They are called
 `<name>_binned`, lie within `<name>_binned_error` of what `summary` would say, and have their own
 intervals and null bands. What needs every class's probability twice (classwise ECE, the splits) is
 left to `summary`.
 
-A batch of probabilities is read once, by one core: about 20 million rows of 10 classes a second.
-Logits cost a softmax more, about 4 million rows a second.
+A batch of probabilities is read once, by one core: about 20 million rows of 10 classes per second.
+Logits need a softmax as well: about 4 million rows per second.
 """
 
 import math
@@ -21,7 +21,8 @@ import torch.distributed
 from torch import Tensor
 
 from maccal.metrics.arguments import check_bins, check_given
-from maccal.metrics.bins import TICK, Bins, settled
+from maccal.metrics.binning import TICK, settled
+from maccal.metrics.bins import Bins
 from maccal.metrics.inputs import (
     SUM_TOLERANCE,
     Array,
@@ -86,14 +87,18 @@ class Stream:
         if self.classes and other.classes and self.classes != other.classes:
             both = f"a batch of {self.classes} classes and one of {other.classes}"
             raise ValueError(f"{both} do not add up")
-        classes, scores = self.classes or other.classes, self.scores + other.scores
-        return Stream(self.fine + other.fine, scores, classes, self.bins)
+        classes = self.classes or other.classes
+        return Stream(self.fine + other.fine, self.scores + other.scores, classes, self.bins)
 
     def all_reduce(self) -> "Stream":
-        """The stream of all ranks of torch.distributed, on every rank; some may have seen no rows."""
+        """The stream of all ranks of torch.distributed, on every rank.
+
+        Some ranks may have seen no rows.
+        """
         ranks: list[tuple[int, int]] = [(0, 0)] * torch.distributed.get_world_size()
         torch.distributed.all_gather_object(ranks, (self.classes, self.bins))
-        classes, bins = ({kind[place] for kind in ranks} for place in (0, 1))
+        classes = {rank_classes for rank_classes, _ in ranks}
+        bins = {rank_bins for _, rank_bins in ranks}
         if len(classes - {0}) > 1 or len(bins) > 1:
             seen = f"{sorted(classes - {0})} classes in {sorted(bins)} bins"
             raise ValueError(f"the ranks stream {seen}; they do not add up")
@@ -103,11 +108,10 @@ class Stream:
         return Stream(self.fine.all_reduce(), scores.cpu().numpy(), max(classes), self.bins)
 
     def summary(self, *, interval: bool = False, resamples: int = 1000, seed: int = 0) -> Summary:
-        """The numbers of `maccal.summary` that a stream can know, and the others as
-        `<name>_binned`.
-        """
+        """The numbers of `maccal.summary` that a stream can know; others are `<name>_binned`."""
         coarse = self.fine.coarsen(self.bins)
-        worst, n = coarse.mce(), coarse.n
+        worst = coarse.mce()
+        n = coarse.n
         groups, numbers = read(self.fine, self.bins)
         result = Summary(n=n, classes=self.classes, bins=self.bins, **numbers)
         result["accuracy"] = float(coarse.correct.sum() / n)
@@ -123,18 +127,19 @@ class Stream:
         return result
 
 
+def renamed(draws: Statistics) -> Statistics:
+    """The draws under the names that a stream's numbers have."""
+    return {binned(name): values for name, values in draws.items()}
+
+
 def binned(name: str) -> str:
     return f"{name}_binned" if name in INEXACT else name
-
-
-def renamed(draws: Statistics) -> Statistics:
-    return {binned(name): values for name, values in draws.items()}
 
 
 def mean_interval(mean: float, square: float, n: int) -> Interval:
     """The normal interval of a mean, given the mean of the squares.
 
-    NaN for one row or an infinite one.
+    NaN if there is only one row, or an infinite one.
     """
     if n < 2 or not math.isfinite(square):
         return Interval(math.nan, math.nan)
@@ -147,9 +152,10 @@ def collect_compiled(
 ) -> tuple[Bins, np.ndarray]:
     """The fine bins and the scores of a batch, by _kernels.c: one look at every row."""
     assert kernels is not None
-    grid, n = fine_grid(bins), len(given)
-    width, scores = len(grid.edges) - 1, np.zeros(4)
+    grid = fine_grid(bins)
+    width = len(grid.edges) - 1
     sums = np.zeros((5, width))
+    scores = np.zeros(4)
     tolerance = SUM_TOLERANCE.get(given.dtype, 1e-3)
     for rows in blocks(*given.shape):
         block = given[rows] if given.dtype == torch.float64 else given[rows].float()
@@ -172,13 +178,13 @@ def collect_compiled(
         if wrong >= 0:
             raise row_error(given[rows.start + wrong], rows.start + wrong)
         sums[:] = settled(sums)
-    return Bins(grid.edges, sums, n), scores
+    return Bins(grid.edges, sums, len(given)), scores
 
 
 def collect_torch(
     given: Tensor, labels: Tensor, logits: bool, bins: int
 ) -> tuple[Bins, np.ndarray]:
-    """The same in torch operations: several looks."""
+    """The same in torch operations: several looks at every row."""
     scores, y = as_scores(None if logits else given, labels, given if logits else None)
     probs = scores.softmax(1) if logits else given
     rows = row_scores(scores, y)

@@ -1,9 +1,10 @@
-"""summary: every number about one model's confidence, with its interval and the band of a
-calibrated model.
+"""summary: every number about one model's confidence, with its interval and null band.
 
-Top-label statistics get their interval and null band from resampling.py. Means over rows (NLL,
-Brier and their splits) get the normal interval of a mean and a null band in closed form; classwise
-ECE the delta method and binomial counts a class and bin."""
+The null band is where a calibrated model with the same confidences would be. Top-label statistics
+get both from resampling.py. Means over rows (NLL, Brier and their splits) get the normal interval
+of a mean, and a null band in closed form. Classwise ECE gets an interval by the delta method, and a
+null band by binomial counts per class and bin.
+"""
 
 import math
 from typing import Any, NamedTuple
@@ -15,7 +16,8 @@ from torch import Tensor
 
 from maccal.metrics import miscalibration, ranking
 from maccal.metrics.arguments import check_bins, check_given
-from maccal.metrics.bins import Bins, assign
+from maccal.metrics.binning import assign
+from maccal.metrics.bins import Bins
 from maccal.metrics.inputs import (
     Array,
     blocks,
@@ -35,10 +37,11 @@ from maccal.metrics.resampling import (
     centred,
     resample,
 )
-from maccal.metrics.scores import NullScore, as_scores, log_probs, null_scores, splits
+from maccal.metrics.scores import NullScore, Split, as_scores, log_probs, null_scores, splits
 from maccal.metrics.softmaxes import Rows, score_rows
 
-TESTED = ("ece", "ks")  # ECE sees gaps of either sign, the KS error a small gap that all rows share
+# ECE sees gaps of either sign; the KS error sees a small gap that all rows share
+TESTED = ("ece", "ks")
 
 
 class Metric(NamedTuple):
@@ -74,8 +77,7 @@ METRICS = {
 }
 
 
-# a number of a Stream that sees confidences only to the width of a fine bin, so that it is another
-# number
+# The ending of a Stream's numbers that see confidences only to the width of a fine bin
 BINNED = "_binned"
 
 
@@ -92,27 +94,34 @@ class Summary(dict[str, Any]):
 
     def __str__(self) -> str:
         lines = [f"{self['n']:,} rows, {self['classes']} classes, {self['bins']} bins"]
-        for name in (key for metric in METRICS for key in (metric, f"{metric}{BINNED}")):
-            if name not in self:
-                continue
-            metric = metric_of(name)
-            width = 16 if f"aurc{BINNED}" not in self else 22
-            cells = [f"{metric.label:<{width}}{show(self[name], metric.percent):>9}"]
-            if f"{name}_low" in self:
-                cells.append(f"[{span(self, name, metric.percent)}]".ljust(22))
-            if f"{name}_null_low" in self:
-                cells.append(f"calibrated: {span(self, f'{name}_null', metric.percent)}")
-            lines.append("  ".join(cells).rstrip())
-        return "\n".join([*lines, *([self["verdict"]] if "verdict" in self else [])])
+        for metric in METRICS:
+            for name in (metric, f"{metric}{BINNED}"):
+                if name in self:
+                    lines.append(self.line(name))
+        if "verdict" in self:
+            lines.append(self["verdict"])
+        return "\n".join(lines)
+
+    def line(self, name: str) -> str:
+        """One number with its label and, if they are there, its interval and null band."""
+        metric = metric_of(name)
+        width = 16 if f"aurc{BINNED}" not in self else 22
+        cells = [f"{metric.label:<{width}}{show(self[name], metric.percent):>9}"]
+        if f"{name}_low" in self:
+            cells.append(f"[{span(self, name, metric.percent)}]".ljust(22))
+        if f"{name}_null_low" in self:
+            cells.append(f"calibrated: {span(self, f'{name}_null', metric.percent)}")
+        return "  ".join(cells).rstrip()
 
     def add(self, name: str, interval: Interval, null: Interval | None = None) -> None:
-        """The interval and the null band of a number, under their names."""
+        """Add the interval and the null band of a number, under their names."""
         self.update({f"{name}_low": interval.low, f"{name}_high": interval.high})
         if null is not None and name != "confidence":  # the null model states the same confidences
             self.update({f"{name}_null_low": null.low, f"{name}_null_high": null.high})
 
 
 def show(value: float, percent: bool) -> str:
+    """A number as people read it."""
     if math.isnan(value):
         return "–"
     if math.isinf(value):
@@ -123,15 +132,12 @@ def show(value: float, percent: bool) -> str:
 
 
 def probability(p: float) -> str:
-    """A p-value in words; below 0.002 the usual thousand resamples cannot tell."""
+    """A p-value as text; a thousand resamples, as usual, cannot tell values below 0.002 apart."""
     return "p < 0.002" if p < 0.002 else f"p = {p:.3f}"
 
 
 def span(numbers: Summary, key: str, percent: bool) -> str:
-    """`low to high` of an interval (key "ece") or of a null band (key "ece_null").
-
-    Empty where there is none.
-    """
+    """`low to high` of an interval (key "ece") or a null band (key "ece_null"); empty if none."""
     if f"{key}_low" not in numbers:
         return ""
     return f"{show(numbers[f'{key}_low'], percent)} to {show(numbers[f'{key}_high'], percent)}"
@@ -147,9 +153,11 @@ def summary(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Summary:
-    """Every metric of one model, as fractions; with interval=True also `<name>_low/_high`,
-    `<name>_null_low/_null_high`, the `p_value` of perfect calibration (from ECE and KS error,
-    corrected for looking twice), and the `verdict` in words.
+    """Every metric of one model, as fractions.
+
+    With interval=True also `<name>_low/_high`, `<name>_null_low/_null_high`, the `p_value` of
+    perfect calibration (from ECE and KS error, corrected for looking twice), and the `verdict` in
+    words.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.uniform(0.5, 1, 2000)
@@ -159,45 +167,34 @@ def summary(
     """
     check_given(probs, labels, logits)
     bins = check_bins(bins)
-    rows, (confidence, correct), by_class = (
-        of_logits(logits, labels, bins) if probs is None else of_probs(probs, labels, bins)
-    )
+    if probs is None:
+        rows, (confidence, correct), by_class = of_logits(logits, labels, bins)
+    else:
+        rows, (confidence, correct), by_class = of_probs(probs, labels, bins)
     per_row = score_rows(rows)
     parts = splits(rows, per_row.mean(1))
 
     n, classes = rows.scores.shape
-    result = Summary(
-        n=n, classes=classes, bins=bins, **top_label_metrics(confidence, correct, bins)
-    )
+    result = Summary(n=n, classes=classes, bins=bins)
+    result.update(top_label_metrics(confidence, correct, bins))
     result["classwise_ece"] = by_class.ece()
-    for name, row, split in zip(("nll", "brier"), per_row, parts, strict=True):
-        result.update(
-            {
-                name: float(row.mean()),
-                f"{name}_refinement": split.refinement,
-                f"{name}_calibration": split.calibration,
-            }
-        )
+    for name, scores, part in zip(PROPER, per_row, parts, strict=True):
+        result[name] = float(scores.mean())
+        result[f"{name}_refinement"] = part.refinement
+        result[f"{name}_calibration"] = part.calibration
     result["temperature"] = parts[0].temperature
     if not interval:
         return result
 
     add_resampled(result, *resample(confidence, correct, bins=bins, resamples=resamples, seed=seed))
-    for which, (name, split, expected) in enumerate(
-        zip(("nll", "brier"), parts, null_scores(rows.scores), strict=True)
-    ):
-        known = math.isfinite(split.temperature)
-        after = score_rows(rows, 1 / split.temperature)[which] if known else per_row[which]
-        add_score(result, name, per_row[which], after, expected)
+    add_scores(result, rows, per_row, parts)
     p = rows.scores.softmax(1) if probs is None else matrix(probs, "probs")
-    result.add(
-        "classwise_ece",
-        classwise_interval(by_class, p, rows.labels),
-        classwise_null(by_class, resamples, seed),
-    )
+    classwise = classwise_interval(by_class, p, rows.labels)
+    result.add("classwise_ece", classwise, classwise_null(by_class, resamples, seed))
     return result
 
 
+PROPER = ("nll", "brier")  # the proper scores, in the order that scores.py gives them
 Top = tuple[Tensor, Tensor]  # confidence and whether it was right
 
 
@@ -210,59 +207,71 @@ def of_probs(probs: Array, labels: Array, bins: int) -> tuple[Rows, Top, Bins]:
 
 
 def of_logits(logits: Array, labels: Array, bins: int) -> tuple[Rows, Top, Bins]:
-    """The same of logits; their probabilities are made block by block and never held all at once."""
+    """The same of logits, whose probabilities are made block by block, never all at once."""
     rows = Rows.of(*as_scores(None, labels, logits))
-    tops, by_class = [], Bins.empty(bins, classes=rows.scores.shape[1])
+    by_class = Bins.empty(bins, classes=rows.scores.shape[1])
+    confidences = []
+    corrects = []
     for part in blocks(*rows.scores.shape):
         p = rows.scores[part].softmax(1)
-        tops.append(scan(p, rows.labels[part])[:2])
+        confidence, correct, _, _ = scan(p, rows.labels[part])
+        confidences.append(confidence)
+        corrects.append(correct)
         by_class += Bins.of_checked_classes(p, rows.labels[part], bins)
-    confidence, correct = (torch.cat(column) for column in zip(*tops, strict=True))
-    return rows, (confidence, correct), by_class
+    return rows, (torch.cat(confidences), torch.cat(corrects)), by_class
 
 
 def top_label_metrics(confidence: Tensor, correct: Tensor, bins: int) -> dict[str, float]:
     ordered = miscalibration.by_confidence(*check_confidence(confidence, correct))
-    wide, full = Bins.of(confidence, correct, bins), miscalibration.equal_mass_of(ordered, bins)
-    worst = wide.mce()
+    equal_width = Bins.of(confidence, correct, bins)
+    equal_mass = miscalibration.equal_mass_of(ordered, bins)
+    worst = equal_width.mce()
     aurc, e_aurc = ranking.areas_of(ordered)
     return {
         "accuracy": float(correct.double().mean()),
         "confidence": float(confidence.double().mean()),
-        "ece": wide.ece(),
-        "aece": full.ece(),
+        "ece": equal_width.ece(),
+        "aece": equal_mass.ece(),
         "smece": miscalibration.smece_of(ordered),
         "ks": miscalibration.ks_of(ordered),
         "mce": worst.gap,
         "mce_count": worst.count,
-        "debiased_squared_ce": full.debiased_squared_ce(),
+        "debiased_squared_ce": equal_mass.debiased_squared_ce(),
         "aurc": aurc,
         "e_aurc": e_aurc,
     }
 
 
 def add_resampled(result: Summary, boot: Statistics, null: Statistics) -> None:
-    """Intervals, null bands, p-values and the verdict from the draws of the top-label statistics."""
+    """Add intervals, null bands, p-values and the verdict, from draws of top-label statistics."""
     for name in boot:
         within = (-math.inf, math.inf) if name.startswith("debiased_squared_ce") else (0.0, 1.0)
         result.add(name, centred(result[name], boot[name], within=within), band(null[name]))
     for name in tested(result):
-        result[f"{name}_p_value"] = (1 + int((null[name] >= result[name]).sum())) / (
-            1 + len(null[name])
-        )
-    result["p_value"] = min(
-        1.0, len(TESTED) * min(result[f"{name}_p_value"] for name in tested(result))
-    )
+        reached = int((null[name] >= result[name]).sum())
+        result[f"{name}_p_value"] = (1 + reached) / (1 + len(null[name]))
+    least = min(result[f"{name}_p_value"] for name in tested(result))
+    result["p_value"] = min(1.0, len(TESTED) * least)  # corrected for looking twice (Bonferroni)
     result["verdict"] = verdict(result)
 
 
 def tested(result: Summary) -> list[str]:
-    """The names of TESTED in this summary, which may be a stream's."""
+    """The names that TESTED has in this summary, which may be a stream's."""
     return [name if name in result else f"{name}{BINNED}" for name in TESTED]
 
 
+def add_scores(result: Summary, rows: Rows, per_row: Tensor, parts: tuple[Split, Split]) -> None:
+    """Add intervals and null bands of the proper scores and of their parts."""
+    expected = null_scores(rows.scores)
+    for which, name in enumerate(PROPER):
+        before = after = per_row[which]
+        if math.isfinite(parts[which].temperature):
+            after = score_rows(rows, 1 / parts[which].temperature)[which]
+        add_score(result, name, before, after, expected[which])
+
+
 def add_score(result: Summary, name: str, before: Tensor, after: Tensor, null: NullScore) -> None:
-    """Intervals and null bands of a proper score and of its two parts."""
+    """Add those of one score, given that of every row before and after the best temperature."""
     expected = Interval(null.mean - Z * null.deviation, null.mean + Z * null.deviation)
     result.add(name, mean_interval(before), expected)
     result.add(f"{name}_refinement", mean_interval(after), expected)
@@ -273,27 +282,24 @@ def add_score(result: Summary, name: str, before: Tensor, after: Tensor, null: N
 def mean_interval(values: Tensor) -> Interval:
     """The normal interval of a mean of rows that cannot be below zero.
 
-    NaN where a row is infinite, or there is but one.
+    NaN if a row is infinite, or if there is only one.
     """
-    mean, spread = (
-        float(values.mean()),
-        Z * float(values.std(correction=min(1, len(values) - 1))) / math.sqrt(len(values)),
-    )
-    known = math.isfinite(spread) and len(values) > 1
-    return (
-        Interval(max(0.0, mean - spread), mean + spread) if known else Interval(math.nan, math.nan)
-    )
+    n = len(values)
+    mean = float(values.mean())
+    half = Z * float(values.std(correction=min(1, n - 1))) / math.sqrt(n)
+    if n == 1 or not math.isfinite(half):
+        return Interval(math.nan, math.nan)
+    return Interval(max(0.0, mean - half), mean + half)
 
 
 def classwise_interval(by_class: Bins, probs: Tensor, labels: Tensor) -> Interval:
-    """The delta method.
+    """The delta method: the interval of the mean of every row's share in the classwise ECE.
 
-    Each row's share in the classwise ECE, with the signs of the gaps as they stand.
+    The signs of the gaps are taken as they are.
     """
     classes, width = by_class.count.shape
-    sign = (
-        torch.from_numpy(np.sign(by_class.confidence - by_class.correct)).to(probs.device).flatten()
-    )
+    signs = np.sign(by_class.confidence - by_class.correct)
+    sign = torch.from_numpy(signs).to(probs.device).flatten()
     names = torch.arange(classes, device=probs.device)
     share = torch.empty(len(probs), dtype=torch.float64, device=probs.device)
     for rows in blocks(*probs.shape):
@@ -304,20 +310,25 @@ def classwise_interval(by_class: Bins, probs: Tensor, labels: Tensor) -> Interva
 
 
 def classwise_null(by_class: Bins, resamples: int, seed: int) -> Interval:
-    """Labels drawn from the probabilities, as binomial counts a class and bin.
+    """The band if labels are drawn from the probabilities: binomial counts per class and bin.
 
-    Of two classes one mirrors the other.
+    If there are two classes, the second mirrors the first, and the first is enough.
     """
-    count, total = (x[:1] if len(x) == 2 else x for x in (by_class.count, by_class.confidence))
+    count = by_class.count
+    total = by_class.confidence
+    if len(count) == 2:
+        count = count[:1]
+        total = total[:1]
     filled = count > 0
-    trials, expected = count[filled].astype(np.int64), total[filled]
+    trials = count[filled].astype(np.int64)
+    expected = total[filled]
     chance = np.clip(expected / trials, 0, 1)
     rng = np.random.default_rng(seed)
     resamples = min(resamples, max(100, 2_000_000 // len(trials)))
-    draws = [
-        np.abs(rng.binomial(trials, chance, (many, len(trials))) - expected).sum(1)
-        for many in batches(resamples, len(trials))
-    ]
+    draws = []
+    for many in batches(resamples, len(trials)):
+        correct = rng.binomial(trials, chance, (many, len(trials)))
+        draws.append(np.abs(correct - expected).sum(1))
     return band(np.concatenate(draws) / (by_class.n * len(count)))
 
 
@@ -326,19 +337,20 @@ def verdict(s: Summary) -> str:
     chance = f"{probability(s['p_value'])}, {s['n']:,} rows"
     if s["p_value"] > 1 - LEVEL:
         return f"Cannot be told from a calibrated model: its {evidence(s, 'ece')} ({chance})."
-    over, under = s["accuracy"] < s["accuracy_null_low"], s["accuracy"] > s["accuracy_null_high"]
-    kind = (
-        "Overconfident"
-        if over
-        else "Underconfident"
-        if under
-        else "Miscalibrated, too sure here and not sure enough there"
-    )
-    says = f"it says {show(s['confidence'], True)} and is right {show(s['accuracy'], True)} of the time"
+    if s["accuracy"] < s["accuracy_null_low"]:
+        kind = "Overconfident"
+    elif s["accuracy"] > s["accuracy_null_high"]:
+        kind = "Underconfident"
+    else:
+        kind = "Miscalibrated, too sure here and not sure enough there"
+    says = f"it says {show(s['confidence'], True)}"
+    says += f" and is right {show(s['accuracy'], True)} of the time"
     clearest = min(tested(s), key=lambda name: s[f"{name}_p_value"])
     return f"{kind}: {says}. Its {evidence(s, clearest)} ({chance})."
 
 
 def evidence(s: Summary, name: str) -> str:
+    """The number, and what a calibrated model would score."""
     floor = f"{100 * s[f'{name}_null_low']:.2f} to {100 * s[f'{name}_null_high']:.2f} %"
-    return f"{metric_of(name).label} is {show(s[name], True)}; a calibrated model with these confidences would score {floor}"
+    null = f"a calibrated model with these confidences would score {floor}"
+    return f"{metric_of(name).label} is {show(s[name], True)}; {null}"

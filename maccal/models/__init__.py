@@ -1,14 +1,15 @@
 """The paper's architectures and small relatives of them, as a body and a head.
 
-    build(name, classes)    a Net: .features(x) -> z (N x num_features), .head(z) -> logits, forward is both
+    build(name, classes)    a Net: .features(x) -> z (N x num_features), .head(z) -> logits,
+                            and forward does both
 
 resnet50, resnet110, wrn26_10, densenet121 and resnet50_tiny are those of the focal-calibration code
 base that the paper trains on: 3 x 3 stem without max-pooling, bottleneck blocks in resnet110 too.
-resnet110_basic and resnet8 to resnet56 are He's 6n + 2 for CIFAR; public weights for 20, 32, 44 and
-56 load into them (`load_public`). resnet10 is ours, for the benchmark on processors.
+resnet110_basic and resnet8 to resnet56 are He's networks of 6n + 2 layers for CIFAR; public weights
+for 20, 32, 44 and 56 load into them (`load_public`). resnet10 is ours, for the benchmark on CPUs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -19,13 +20,14 @@ from maccal.io import FileError, open_regular
 from maccal.models.densenet import densenet
 from maccal.models.net import Net
 from maccal.models.resnet import basic_resnet, bottleneck_resnet, quick_resnet, wide_resnet
+from maccal.plugins import check_name
 
-__all__ = ["MODELS", "Net", "build", "load_public"]
+__all__ = ["MODELS", "Net", "build", "load_public", "register"]
 
-MODELS: Mapping[str, Callable[[int], Net]] = {
+MODELS: dict[str, Callable[[int], Net]] = {
     "resnet50": partial(bottleneck_resnet, (3, 4, 6, 3)),
     "resnet110": partial(bottleneck_resnet, (3, 4, 26, 3)),
-    # 64 x 64 images
+    # For 64 x 64 images
     "resnet50_tiny": partial(bottleneck_resnet, (3, 4, 6, 3), pool=2, scaled=True),
     "wrn26_10": partial(wide_resnet, 4, 10),
     "densenet121": partial(densenet, (6, 12, 24, 16), 32),
@@ -50,38 +52,52 @@ def build(name: str, classes: int) -> Net:
     return MODELS[name](classes)
 
 
-def load_public(network: Net, file: Path | str) -> Net:
-    """Weights of the public 6n + 2 networks for CIFAR-10: a checkpoint whose state_dict calls the
-    head `linear`.
+def register(name: str, builder: Callable[[int], Net]) -> None:
+    """Add a network of one's own: a function from the number of classes to a Net."""
+    check_name(name, MODELS, "model")
+    MODELS[name] = builder
 
-    FileError for a file that is not such a checkpoint, or that is of another network.
+
+def load_public(network: Net, file: Path | str) -> Net:
+    """Load the weights of a public network of 6n + 2 layers for CIFAR-10.
+
+    The file is a checkpoint whose state_dict calls the head `linear`. FileError for a file that is
+    no such checkpoint, or that belongs to another network.
     """
     path = Path(file)
     try:
         network.load_state_dict(public_weights(path))
     except RuntimeError as error:  # names or shapes; torch lists all of them, on many lines
-        reason = " ".join(str(error).split())[:300]
-        raise FileError(path, f"weights of another network ({reason})") from None
+        raise FileError(path, f"weights of another network ({short(error)})") from None
     return network.eval()
 
 
 def public_weights(path: Path) -> dict[str, Tensor]:
-    """By our names."""
+    """The tensors of a public checkpoint, by our names."""
+    weights = {}
     with open_regular(path) as opened:
         try:
-            weights = torch.load(opened, map_location="cpu", weights_only=True)["state_dict"]
-            tensors = {
-                str(key): value for key, value in weights.items() if isinstance(value, Tensor)
-            }
+            state = torch.load(opened, map_location="cpu", weights_only=True)["state_dict"]
+            for key, value in state.items():
+                if isinstance(value, Tensor):
+                    weights[our_name(str(key))] = value
         except Exception as error:  # unpickling may raise anything
-            reason = " ".join(str(error).split())[:300]
-            raise FileError(
-                path, f"not a checkpoint with a state_dict ({type(error).__name__}: {reason})"
-            ) from None
-    renamed = {}
-    for key, value in tensors.items():
-        name = key.removeprefix("module.")
-        renamed[
-            name.replace("linear.", "head.") if name.startswith("linear.") else f"body.{name}"
-        ] = value
-    return renamed
+            reason = f"{type(error).__name__}: {short(error)}"
+            raise FileError(path, f"not a checkpoint with a state_dict ({reason})") from None
+    return weights
+
+
+def our_name(key: str) -> str:
+    """The name of a public tensor in our networks.
+
+    >>> our_name("module.linear.weight"), our_name("module.layer1.0.conv1.weight")
+    ('head.weight', 'body.layer1.0.conv1.weight')
+    """
+    name = key.removeprefix("module.")
+    if name.startswith("linear."):
+        return name.replace("linear.", "head.")
+    return f"body.{name}"
+
+
+def short(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

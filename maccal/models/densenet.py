@@ -7,7 +7,7 @@ from maccal.models.net import Net
 
 
 class Dense(nn.Module):
-    """BN-ReLU-1x1-BN-ReLU-3x3; what is new is put before what was there."""
+    """BN-ReLU-1x1-BN-ReLU-3x3; the new channels are put before the old ones."""
 
     def __init__(self, width: int, growth: int) -> None:
         super().__init__()
@@ -25,18 +25,24 @@ class Dense(nn.Module):
 
 
 def densenet(blocks: tuple[int, ...], growth: int, classes: int) -> Net:
+    """Blocks of so many dense layers, each of which adds `growth` channels."""
     width = 2 * growth
     layers: list[nn.Module] = [nn.Conv2d(3, width, 3, padding=1, bias=False)]
-    for place, count in enumerate(blocks):
-        if place:
-            layers += [
-                nn.BatchNorm2d(width),
-                nn.ReLU(),
-                nn.Conv2d(width, width // 2, 1, bias=False),
-                nn.AvgPool2d(2),
-            ]
+    for block, count in enumerate(blocks):
+        if block > 0:
+            layers += transition(width)
             width //= 2
         layers += [Dense(width + i * growth, growth) for i in range(count)]
         width += count * growth
     layers += [nn.BatchNorm2d(width), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
     return Net(nn.Sequential(*layers), width, classes)
+
+
+def transition(width: int) -> list[nn.Module]:
+    """Half the channels and half the image, between two blocks."""
+    return [
+        nn.BatchNorm2d(width),
+        nn.ReLU(),
+        nn.Conv2d(width, width // 2, 1, bias=False),
+        nn.AvgPool2d(2),
+    ]

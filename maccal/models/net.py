@@ -1,4 +1,4 @@
-"""Net: a body that makes features and a linear head that makes logits of them."""
+"""Net: a body that makes features of images, and a linear head that makes logits of features."""
 
 from torch import Tensor, nn
 
@@ -22,14 +22,12 @@ class Net(nn.Module):
 
 
 def scale_init(network: nn.Module) -> None:
-    """Convolutions from N(0, 2 / (k^2 out)), BatchNorm at 1 and 0.
+    """Draw convolutions from N(0, 2 / (k^2 out)), as the code of the wide networks does.
 
-    As the wide networks' sources draw them.
+    BatchNorm stays at torch's 1 and 0.
     """
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
-            nn.init.normal_(
-                module.weight,
-                0,
-                (2 / (module.kernel_size[0] * module.kernel_size[1] * module.out_channels)) ** 0.5,
-            )
+            height, width = module.kernel_size
+            variance = 2 / (height * width * module.out_channels)
+            nn.init.normal_(module.weight, 0, variance**0.5)

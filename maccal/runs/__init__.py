@@ -6,7 +6,8 @@ from maccal.lazy import on_demand
 
 if TYPE_CHECKING:
     from maccal.runs.beyond import extend_row, ood_run, shift_run
-    from maccal.runs.folder import Config, load_run, predictions_of, read_config, run_of
+    from maccal.runs.config import Config
+    from maccal.runs.folder import load_run, predictions_of, read_config, read_history, run_of
     from maccal.runs.making import calibrate_run, make_run
 
 __all__ = [
@@ -18,13 +19,15 @@ __all__ = [
     "ood_run",
     "predictions_of",
     "read_config",
+    "read_history",
     "run_of",
     "shift_run",
 ]
 
 HOMES = {
     "beyond": ("extend_row", "ood_run", "shift_run"),
-    "folder": ("Config", "load_run", "predictions_of", "read_config", "run_of"),
+    "config": ("Config",),
+    "folder": ("load_run", "predictions_of", "read_config", "read_history", "run_of"),
     "making": ("calibrate_run", "make_run"),
 }
 __getattr__ = on_demand(__name__, HOMES)

@@ -22,7 +22,7 @@ from maccal.evaluation.ood import ood
 from maccal.evaluation.row import PARTS, write_row
 from maccal.evaluation.shift import published_shift, shift
 from maccal.runs.folder import load_run, predictions_of, read_config, run_of
-from maccal.training.loop import predict
+from maccal.training import predict
 
 
 def ood_run(

@@ -18,10 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from maccal.calibration.mac_cal import calibrate
-from maccal.calibration.stage2 import Stage2
-from maccal.calibration.temperature import Temperature, scaled_head
-from maccal.calibration.tst import TwoStage, two_stage_head, two_stage_live
+from maccal.calibration.model import calibrate
+from maccal.calibration.registry import CALIBRATORS
+from maccal.calibration.task import Calibrator, Images
 from maccal.data import DataSet, Split, load
 from maccal.data.pixels import PIXELS, Pixels
 from maccal.distributed import everywhere, held, my_rank
@@ -47,10 +46,10 @@ from maccal.io import (
 )
 from maccal.methods.balcal import Dual
 from maccal.methods.registry import METHODS
+from maccal.runs.config import Config
 from maccal.runs.folder import (
     HISTORY,
     MODEL,
-    Config,
     fresh,
     load_run,
     predictions_of,
@@ -58,7 +57,7 @@ from maccal.runs.folder import (
     read_network,
 )
 from maccal.runs.state import measured, opened, tell
-from maccal.training.loop import History, fit, predict
+from maccal.training import History, fit, predict
 
 EXTRACTION = "extraction 1"
 RATIOS = tuple(ratio / 10 for ratio in range(10))  # of weights masked, in Fig. 1
@@ -263,7 +262,7 @@ def calibrate_run(
         Batches(data.val, pixels) if config.feedback == "held-out" else None,
     )
     if isinstance(network, Dual):
-        if isinstance(config.stage2, Temperature):
+        if calibrator_of(config).needs_start:
             raise ValueError(
                 "BalCAL has two classifiers, and the temperature of a run is of one; scale the logits of its test.npz"
             )
@@ -315,8 +314,8 @@ def extraction(network: Any, parts: list[Batches], config: Config, folder: Path)
     The seconds that took when it was done, now or for an earlier head.
     """
     file = folder / "extraction.json"
-    if isinstance(config.stage2, TwoStage) and config.stage2.batchnorm == "train":
-        return 0.0  # it needs the images themselves
+    if calibrator_of(config).needs_images(config.stage2):
+        return 0.0  # there are no features
     start = time.monotonic()
     for part in parts:
         extract(network, part, head="head", cache=folder / "features")
@@ -360,37 +359,42 @@ def motivation_run(folder: Path, root: Path | None = None, *, rows: int = 1000) 
     return result | {"inference": masks, "retraining": masked_retraining(train, test, RATIOS)}
 
 
+def calibrator_of(config: Config) -> Calibrator:
+    """The row of the registry that makes the run's stage II."""
+    assert config.plan.second is not None
+    return CALIBRATORS[config.plan.second]
+
+
 def new_head(
     network: Any, train: Batches, val: Batches | None, config: Config, cache: Path, progress: bool
 ) -> nn.Module:
     """The head that stage II makes, with its history, where the old one was."""
-    how: dict[str, Any] = {"head": "head", "cache": cache, "progress": progress}
-    if isinstance(config.stage2, Stage2):
-        new = calibrate(network, train, val=val, config=config.stage2, seed=config.seed, **how)
-        return new.get_submodule("head")
-    if isinstance(config.stage2, Temperature):
-        assert val is not None
-        return scaled_head(network.head, *extract(network, val, **how))
-    assert config.stage2 is not None
-    if config.stage2.batchnorm == "train":
-        recipe, held_out = config.recipe, None if val is None else val.split
-        images: dict[str, Any] = {
-            "pixels": train.pixels,
-            "padding": recipe.padding,
-            "flip": recipe.flip,
-        }
-        return two_stage_live(
+    calibrator = calibrator_of(config)
+    if calibrator.needs_images(config.stage2):
+        assert calibrator.fit_images is not None
+        held_out = None if val is None else val.split
+        recipe = config.recipe
+        seen = Images(
             network,
             train.split,
             held_out,
-            config=config.stage2,
-            seed=config.seed,
-            progress=progress,
-            **images,
+            train.pixels,
+            recipe.padding,
+            recipe.flip,
+            config.seed,
+            progress,
         )
-    rows, old = extract(network, train, **how), network.head
-    judges = None if val is None else extract(network, val, **how)
-    settings: dict[str, Any] = {"config": config.stage2, "seed": config.seed, "progress": progress}
-    return two_stage_head(*rows, val=judges, classes=old.out_features, **settings).to(
-        old.weight.device
+        return calibrator.fit_images(config.stage2, seen)
+    new = calibrate(
+        network,
+        train,
+        val=val,
+        views=None if val is not None else config.feedback == "mixed",
+        calibrator=config.plan.second or "",
+        head="head",
+        config=config.stage2,
+        seed=config.seed,
+        cache=cache,
+        progress=progress,
     )
+    return new.get_submodule("head")

@@ -25,14 +25,13 @@ from maccal.evaluation.evaluated import measure
 from maccal.evaluation.provenance import provenance
 from maccal.evaluation.row import Row, read_row, write_row
 from maccal.io import FileError, checksum, read_bytes, sweep, write_json
+from maccal.runs.config import Config, is_of
 from maccal.runs.folder import (
     CONFIG,
     FILES,
     MEASURED,
-    Config,
     check_file,
     described,
-    is_of,
     read_config,
     read_history,
     read_weights,

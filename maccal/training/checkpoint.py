@@ -1,6 +1,6 @@
 """The state of a training in one file with a checksum.
 
-Damage, and the state of another training, are refused.
+A damaged file is refused, and so is the state of another training.
 """
 
 import io
@@ -21,25 +21,25 @@ def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> dict[str,
     """
     try:
         data = read_sealed(path, CHECKPOINT)
-        state: dict[str, Any] = torch.load(io.BytesIO(data), map_location=device, weights_only=True)
+        return torch.load(io.BytesIO(data), map_location=device, weights_only=True)
     except Exception as error:  # unpickling may raise anything
         reason = error.problem if isinstance(error, FileError) else str(error)
         raise FileError(
             path, f"not a readable checkpoint ({reason}); delete it to start again"
         ) from error
-    return state
 
 
 def differing(found: Any, wanted: Any) -> str:
-    """
+    """What is not the same in two values, or in two dicts of them.
+
     >>> differing({"lr": 0.1, "clip": 2.0}, {"lr": 0.2, "clip": 2.0})
     'lr is 0.1 there and 0.2 here'
     """
-    pairs = (
-        [(k, found.get(k), v) for k, v in wanted.items()]
-        if isinstance(found, dict)
-        else [("it", found, wanted)]
-    )
-    return ", ".join(
-        f"{name} is {there} there and {here} here" for name, there, here in pairs if there != here
-    )
+    if not isinstance(found, dict):
+        found, wanted = {"it": found}, {"it": wanted}
+    words = []
+    for name, here in wanted.items():
+        there = found.get(name)
+        if there != here:
+            words.append(f"{name} is {there} there and {here} here")
+    return ", ".join(words)

@@ -1,20 +1,23 @@
-"""Memory that is freed at the end of a training step is needed again in the next: let the process
-keep it.
+"""Let the process keep the memory that a training step frees: the next step needs it again.
 
-glibc gives freed memory back to the system and then pays, page by page, to have it again. Kept, a
-step faults a tenth as many pages in and takes a few per cent less time. For programs of one's own,
-not for a library to do to its caller: the command line calls it."""
+glibc gives freed memory back to the system, and then pays for every page to get it again. When it
+is kept, a step faults in a tenth as many pages and takes a few per cent less time. This is for
+programs, not for a library to do to its caller: the command line calls it.
+"""
 
 import ctypes
 
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # of malloc.h
+# of malloc.h
+M_TRIM_THRESHOLD = -1
+M_TOP_PAD = -2
+M_MMAP_THRESHOLD = -3
 LARGEST = 32 << 20  # bytes: glibc refuses a larger threshold
 
 
 def keep_memory() -> bool:
     """Tell the allocator to keep what is freed.
 
-    False where it is not glibc's and nothing was changed.
+    Returns False, and changes nothing, where the allocator is not glibc's.
     """
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt

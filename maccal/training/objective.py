@@ -1,7 +1,4 @@
-"""What a method of stage I minimises.
-
-An Objective is four functions, and plain cross-entropy by default.
-"""
+"""What a method of stage I minimises: an Objective is four functions, cross-entropy by default."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,10 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Views = tuple[Tensor, ...]
+Inputs = tuple[Tensor, ...]  # what a loss is given of a batch
+Loss = Callable[..., tuple[Tensor, Tensor]]
 
 
-def as_they_are(x: Tensor, y: Tensor, generator: torch.Generator) -> Views:
+def as_they_are(x: Tensor, y: Tensor, generator: torch.Generator) -> Inputs:
     return x, y
 
 
@@ -30,26 +28,32 @@ def nothing(network: nn.Module, epoch: int, epochs: int) -> None:
 class Objective:
     """What a method minimises, and on what.
 
-    views   a batch of images and labels as tensors with a row an image, the second the labels; drawn for the whole batch
-    loss    of the network and those tensors: the mean loss, and the logits whose accuracy is shown
-    begin   called with the network, the epoch and the number of epochs when an epoch begins or goes on
-    end     the same when it ends
+    inputs   takes the images and labels of a batch and a generator; returns the tensors that the
+             loss is given, each with one row per image, the second of them the labels. It is called
+             for the whole batch, before the processes share out its rows.
+    loss     takes the network and those tensors; returns the mean loss, and the logits whose
+             accuracy is shown.
+    begin    is called with the network, the epoch (from 0) and the number of epochs: when an epoch
+             begins, and when it is resumed in the middle.
+    end      is called with the same when the epoch ends.
     """
 
-    views: Callable[[Tensor, Tensor, torch.Generator], Views] = as_they_are
-    loss: Callable[..., tuple[Tensor, Tensor]] = cross_entropy
+    inputs: Callable[[Tensor, Tensor, torch.Generator], Inputs] = as_they_are
+    loss: Loss = cross_entropy
     begin: Callable[[nn.Module, int, int], None] = nothing
     end: Callable[[nn.Module, int, int], None] = nothing
 
 
 class Problem(nn.Module):
-    """Network and loss as one module, so that DistributedDataParallel sees whatever way the loss
-    runs the network.
+    """Network and loss as one module.
+
+    So DistributedDataParallel, which wraps it, sees every way in which a loss runs the network.
     """
 
-    def __init__(self, network: nn.Module, loss: Callable[..., tuple[Tensor, Tensor]]) -> None:
+    def __init__(self, network: nn.Module, loss: Loss) -> None:
         super().__init__()
-        self.network, self.loss = network, loss
+        self.network = network
+        self.loss = loss
 
-    def forward(self, *views: Tensor) -> tuple[Tensor, Tensor]:
-        return self.loss(self.network, *views)
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        return self.loss(self.network, *inputs)

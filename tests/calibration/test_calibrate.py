@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from maccal.calibration.mac_cal import calibrate, calibrate_head
+from maccal.calibration import calibrate, calibrate_head
 from maccal.calibration.stage2 import Stage2
 from maccal.features.extraction import extract
 
@@ -195,7 +195,7 @@ def test_two_processes(tmp_path):
     All come to the same classifier, as one process does.
     """
     script = tmp_path / "ranks.py"
-    script.write_text(RANKS.format(tests=str(Path(__file__).parents[1]), out=str(tmp_path)))
+    script.write_text(RANKS.format(tests=str(Path(__file__).parent), out=str(tmp_path)))
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -217,7 +217,7 @@ sys.path.insert(0, {tests!r})
 from test_calibrate import FAST, data, network
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
-from maccal.calibration.mac_cal import calibrate
+from maccal.calibration import calibrate
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")

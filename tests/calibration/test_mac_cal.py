@@ -1,4 +1,4 @@
-"""Stage II as a whole: what it is for, every reading, every kind of feedback, and what it refuses."""
+"""Stage II as a whole: what it is for, every reading, every kind of feedback, what it refuses."""
 
 import warnings
 from dataclasses import replace
@@ -11,7 +11,7 @@ import torch
 from maccal.calibration.estimator import MaCCalClassifier
 from maccal.calibration.mac_cal import calibrate_head, calibrate_heads
 from maccal.calibration.stage2 import ABLATION, Stage2
-from maccal.calibration.tst import two_stage_head
+from maccal.calibration.two_stage import two_stage_head
 from maccal.metrics import ece, softmax, top_label
 
 # many tests only need some head
@@ -81,33 +81,61 @@ def test_same_seed_same_bits():
     assert not torch.equal(first[0].weight, other[0].weight)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"hidden": None},
-        {"standardise": False, "lr": 0.02},
-        {"refresh": "epoch"},
-        {"masking": "reset", "refresh": "epoch", "hidden": None},
-        {"masking": "straight-through"},
-        {"restrict": "frozen"},
-        {"inference": "dense"},
-        {"inference": "last"},
-        {"statistics": "masked"},
-        {"schedule": "constant", "lr": 0.02},
-        {"eta": "static"},
-        {"adapt": "none", "q0": 0.7},
-    ],
-    ids=str,
-)
-def test_every_reading_runs(changes):
-    """Each named option trains a head that beats chance, and records what it did."""
+def changed(name, value, **both):
+    """An option, and settings that the head with it and the one without it share."""
+    return pytest.param({name: value}, both, id=f"{name}={value}")
+
+
+READINGS = [
+    changed("hidden", None),
+    changed("standardise", False, lr=0.02),
+    changed("refresh", "epoch"),
+    changed("masking", "reset", refresh="epoch", hidden=None),
+    changed("masking", "straight-through"),
+    changed("restrict", "none", masking="reset", refresh="epoch", hidden=None),
+    changed("restrict", "frozen"),
+    changed("inference", "dense"),
+    changed("inference", "last"),
+    changed("statistics", "masked"),
+    changed("schedule", "constant", lr=0.02),
+    # with a bound that the gap reaches
+    changed("eta", "static", eta_init=0.02),
+    changed("adapt", "none", q0=0.7),
+    changed("adapt", "retention"),
+]
+
+
+@pytest.mark.parametrize(("changes", "both"), READINGS)
+def test_every_reading_does_something(changes, both):
+    """Each option makes another head, and one that has learnt: of four classes, chance has 25 %."""
     (z, y), _, (test_z, test_y) = split()
-    head = calibrate_head(z, y, config=replace(FAST, **changes))
-    accuracy = (head(torch.tensor(test_z).float()).argmax(1).numpy() == test_y).mean()
+    usual = replace(FAST, **both)
+    head, other = (calibrate_head(z, y, config=c) for c in (replace(usual, **changes), usual))
+    unseen = torch.tensor(test_z).float()
+    assert not torch.allclose(head(unseen), other(unseen), atol=1e-3)
+    accuracy = (head(unseen).argmax(1).numpy() == test_y).mean()
     assert accuracy > 0.4
-    assert [r["epoch"] for r in head.history] == list(range(1, 13))
-    assert set(head.history[0]) == {"epoch", "keep", "accuracy", "confidence", "target", "loss"}
-    assert all(0.01 <= r["keep"] <= 1 for r in head.history)
+    assert [record["epoch"] for record in head.history] == list(range(1, 13))
+    for record in head.history:
+        assert set(record) == {"epoch", "keep", "accuracy", "confidence", "target", "loss"}
+        assert 0.01 <= record["keep"] <= 1
+        assert record["target"] == pytest.approx(usual.gamma * record["accuracy"])
+    if changes == {"adapt": "none"}:
+        assert {record["keep"] for record in head.history} == {0.7}
+
+
+def test_what_inference_uses():
+    """Of one and the same training: W, keep x W, or a random share keep of the weights in W."""
+    (z, y), _, _ = split()
+    config = replace(FAST, hidden=None, adapt="none", q0=0.7, standardise=False, lr=0.02)
+    dense, expected, last = (
+        calibrate_head(z, y, config=replace(config, inference=name))[0].weight
+        for name in ("dense", "expected", "last")
+    )
+    torch.testing.assert_close(expected, 0.7 * dense)
+    left = last != 0
+    assert torch.equal(last[left], dense[left])
+    assert float(left.double().mean()) == pytest.approx(0.7, abs=0.18)  # 3.5 errors of 80 weights
 
 
 @pytest.mark.parametrize("hidden", [None, 16])

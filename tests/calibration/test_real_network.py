@@ -1,14 +1,22 @@
 """The whole path on a real network: the public ResNet-20 on the 10,000 CIFAR-10 test images."""
 
 import pytest
-from resnet20 import predictions
+import torch
 
+from maccal.data import load
+from maccal.data.pixels import IMAGENET
 from maccal.metrics import Bins, nll_split, softmax, summary, top_label
+from maccal.models import build, load_public
+from maccal.training import predict
 
 
 @pytest.fixture(scope="module")
-def network(shared):
-    return predictions(shared)
+def network(shared, real):
+    """Logits and labels of the test images."""
+    test = load("cifar10", real).test
+    weights = next((shared / "data" / "nets").glob("resnet20-*.th"))
+    net = load_public(build("resnet20", 10), weights).to(memory_format=torch.channels_last)
+    return predict(net, test.images, IMAGENET), test.labels
 
 
 def test_published_error_and_known_calibration(network):

@@ -12,21 +12,15 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from maccal.calibration import tst
-from maccal.calibration.tst import (
-    TSTHead,
-    TwoStage,
-    VTSTHead,
-    build_head,
-    two_stage_head,
-    two_stage_live,
-)
+from maccal.calibration import tst, two_stage
+from maccal.calibration.tst import TSTHead, TwoStage, VTSTHead, build_head
+from maccal.calibration.two_stage import two_stage_head, two_stage_live
 from maccal.data import Split, load
 from maccal.data.pixels import PIXELS
-from maccal.features.rows import Rows
+from maccal.features.table import FeatureTable
 from maccal.methods.losses import standard_normal_kl
 from maccal.models import build
-from maccal.training.loop import Diverged
+from maccal.training import Diverged
 
 FAST = TwoStage(epochs=6, width=8, batch_size=32, lr=0.05)
 BOTH = pytest.mark.parametrize(
@@ -179,7 +173,9 @@ def test_any_array_will_do():
 
 def test_rows_that_do_not_fit_in_memory(monkeypatch):
     monkeypatch.setattr(
-        tst, "Rows", lambda z, y, name: Rows(z, y, name, in_memory=0, pool=4 * 12 * 128)
+        two_stage,
+        "FeatureTable",
+        lambda z, y, name: FeatureTable(z, y, name, in_memory=0, pool=4 * 12 * 128),
     )
     head = two_stage_head(*task(), val=task(200, seed=1), config=FAST)
     assert head.history[-1]["val_accuracy"] > 0.98

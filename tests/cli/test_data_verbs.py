@@ -5,7 +5,7 @@ import tyro
 from test_downloads import INSIDE, files, server  # noqa: F401
 
 from maccal.cli.data import NAMES, check_sets, data, get_set, list_sets
-from maccal.data.download.getting import SOURCES
+from maccal.data.download import SOURCES
 
 
 def run(*words):

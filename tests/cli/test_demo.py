@@ -173,7 +173,7 @@ def test_the_verb(monkeypatch, tmp_path, capsys):
     """`maccal demo` hands its flags on."""
     called = {}
     monkeypatch.setattr(
-        "maccal.cli.main.run_demo", lambda out, seed, console: called.update(out=out, seed=seed)
+        "maccal.cli.demo.run_demo", lambda out, seed, console: called.update(out=out, seed=seed)
     )
     monkeypatch.setattr(sys, "argv", ["maccal", "demo", "--out", str(tmp_path), "--seed", "3"])
     main()

@@ -22,7 +22,8 @@ from torch import nn
 from maccal.calibration.heads import load_head
 from maccal.calibration.mac_cal import calibrate_head
 from maccal.calibration.stage2 import Stage2
-from maccal.cli.jobs import Settings, calibrate_file, calibrate_model, load_features
+from maccal.cli.features_file import load_features
+from maccal.cli.jobs import Settings, calibrate_file, calibrate_model
 from maccal.cli.main import main as cli
 from maccal.evaluation.predictions import read
 from maccal.io import FileError, read_tensors
@@ -51,7 +52,7 @@ def wrong():
 
 
 def settings(out, **changes):
-    return replace(Settings(FAST, 1, None, None, None, out), **changes)
+    return replace(Settings("maccal", FAST, 1, None, None, None, None, out), **changes)
 
 
 def arrays(seed=0, n=300):
@@ -211,7 +212,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
             "8",
         ],
     )
-    cli.main()
+    cli()
     shown = capsys.readouterr().out
     assert "MaC-Cal" in shown
     assert "mine.report.html" in shown.replace("\n", "")
@@ -225,7 +226,6 @@ def test_the_command(tmp_path, monkeypatch, capsys):
         ("half.npz", {}, "z and y belong together; found z"),
         ("empty.npz", {}, "no z and y; found logits"),
         ("broken.npz", {}, "not a readable .npz file"),
-        ("half.npz", {"head": "fc"}, "--head and --cache are for models"),
         ("code.py:missing", {}, "cannot be loaded"),
         ("nowhere.py:build", {}, "no file"),
         ("no_such_package.module:build", {}, "No module named 'no_such_package'"),

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maccal.data.corruptions.corrupt import CORRUPTIONS
+from maccal.data.corruptions import CORRUPTIONS
 from maccal.data.readers.cifar_c import images_of, read_cifar_c, shifts
 from maccal.io import FileError
 
@@ -85,7 +85,7 @@ def test_the_splits_are_not_the_files(root):
 
 
 def test_class_names(root):
-    """The ten are known; the hundred come from CIFAR-100 beside it, in either form, or are numbers."""
+    """The ten are known; the hundred come from CIFAR-100 in either form, or are numbers."""
     assert read_cifar_c(10, root, "fog").classes[::3] == ("airplane", "cat", "frog", "truck")
     assert read_cifar_c(100, root, "fog").classes == tuple(str(i) for i in range(100))
     names = [f"c{i}" for i in range(100)]

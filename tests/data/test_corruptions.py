@@ -11,8 +11,9 @@ import torch
 from PIL import Image
 from scipy.ndimage import zoom
 
+from maccal.data.corruptions import CORRUPTIONS, Corrupt
 from maccal.data.corruptions.blurs import streaks, zoom_lines
-from maccal.data.corruptions.corrupt import CORRUPTIONS, Corrupt, tilted
+from maccal.data.corruptions.digital import tilted
 from maccal.data.corruptions.weather import LUMA, PANES, plasma
 
 EXACT = ["defocus_blur", "zoom_blur", "brightness", "contrast", "pixelate", "jpeg_compression"]

@@ -254,7 +254,7 @@ def huge_picture():
     ],
 )
 def test_hostile_tiny_imagenet(tmp_path, file, damage, message):
-    """No list leads out of the folder, and no picture is larger than it should be; None is a fifo."""
+    """No list leads out of the folder, no picture is larger than it should be; None is a fifo."""
     path = small_tiny(tmp_path) / file
     assert load("tiny-imagenet", tmp_path).classes == ("cat", "emu")
     path.unlink()

@@ -14,7 +14,7 @@ from test_archives import pack
 from webserver import dropping, serving, status
 
 from maccal.data import DATASETS, load
-from maccal.data.download.getting import SOURCES, Source, check, data_root, get, listing
+from maccal.data.download import SOURCES, Source, check, data_root, get, listing
 from maccal.data.download.sources import ENDINGS, LIMIT, Known
 from maccal.io import FileError
 

@@ -120,24 +120,51 @@ def test_one_array_under_two_names(tmp_path):
 WIDE = b"(K\x03" + short(b"|") + b"NNNJ\x00\x10\x00\x00K\x01K\x00t"
 AGAIN = b"(K\x01K\x02K\x0c\x86h\x0b\x89" + BYTES + b"tb"
 EVIL = {
-    "a type built twice": (whole(FRONT + STATE + b"b" + WIDE + b"b\x89" + BYTES + b"tb"), "a state"),
+    "a type built twice": (
+        whole(FRONT + STATE + b"b" + WIDE + b"b\x89" + BYTES + b"tb"),
+        "a state",
+    ),
     "a type of its own": (whole(FRONT + WIDE + b"b\x89" + BYTES + b"tb"), "a state"),
     # the hole: a type is changed after its array was filled, and numpy reads and writes beyond the
     # array
-    "a type changed later": (whole(b"]" + ARRAY + b"ah\x0b" + WIDE + b"ba"), "a state that no file of images needs"),
-    "a type of any size": (whole(FRONT.replace(b"u1", b"V1") + WIDE + b"b\x89" + BYTES + b"tb"), "something else than"),
+    "a type changed later": (
+        whole(b"]" + ARRAY + b"ah\x0b" + WIDE + b"ba"),
+        "a state that no file of images needs",
+    ),
+    "a type of any size": (
+        whole(FRONT.replace(b"u1", b"V1") + WIDE + b"b\x89" + BYTES + b"tb"),
+        "something else than",
+    ),
     "an array filled twice": (whole(ARRAY + AGAIN), "filled twice"),
-    "an array that is too short": (whole(ARRAY.replace(b"K\x04K\x06", b"K\x04K\x07")), "24 bytes for an array of another shape"),
-    "an array below zero": (whole(ARRAY.replace(b"K\x04K\x06", b"J\xfc\xff\xff\xffJ\xfa\xff\xff\xff")), "another shape"),
-    "a shape of the wrong kind": (whole(ARRAY.replace(b"K\x04K\x06\x86", b"K\x18")), "without a usable shape"),
-    "too many dimensions": (whole(ARRAY.replace(b"K\x04K\x06\x86", b"(" + b"K\x01" * 40 + b"t")), "without a usable shape"),
+    "an array that is too short": (
+        whole(ARRAY.replace(b"K\x04K\x06", b"K\x04K\x07")),
+        "24 bytes for an array of another shape",
+    ),
+    "an array below zero": (
+        whole(ARRAY.replace(b"K\x04K\x06", b"J\xfc\xff\xff\xffJ\xfa\xff\xff\xff")),
+        "another shape",
+    ),
+    "a shape of the wrong kind": (
+        whole(ARRAY.replace(b"K\x04K\x06\x86", b"K\x18")),
+        "without a usable shape",
+    ),
+    "too many dimensions": (
+        whole(ARRAY.replace(b"K\x04K\x06\x86", b"(" + b"K\x01" * 40 + b"t")),
+        "without a usable shape",
+    ),
     "a name": (whole(b"cos\nsystem\n"), "it asks for os.system, which no file of images needs"),
     "a name on the stack": (b"\x80\x04\x8c\x02os\x8c\x06system\x93.", "it asks for os.system"),
     "a name that is no text": (b"\x80\x04K\x01K\x02\x93.", "a name that is no text"),
     "a name without an end": (whole(b"cnumpy"), "a name without an end"),
     "a call of a string": (whole(short(b"x") + b")R"), "a call that no file"),
-    "another codec": (whole(b"c_codecs\nencode\nX\x01\x00\x00\x00aX\x03\x00\x00\x00zip\x86R"), "a call that no file"),
-    "text beyond latin1": (whole(b"c_codecs\nencode\nX\x03\x00\x00\x00\xe2\x82\xac" + LATIN1 + b"\x86R"), "without its operand"),
+    "another codec": (
+        whole(b"c_codecs\nencode\nX\x01\x00\x00\x00aX\x03\x00\x00\x00zip\x86R"),
+        "a call that no file",
+    ),
+    "text beyond latin1": (
+        whole(b"c_codecs\nencode\nX\x03\x00\x00\x00\xe2\x82\xac" + LATIN1 + b"\x86R"),
+        "without its operand",
+    ),
     "not utf-8": (whole(b"X\x01\x00\x00\x00\xff"), "without its operand"),
     "an unknown instruction": (whole(b"\x81"), "an instruction b'\\x81'"),
     "an extension": (whole(b"\x82\x01"), "an instruction b'\\x82'"),
@@ -146,7 +173,10 @@ EVIL = {
     "an empty stack": (b"\x80\x02a.", "without its operand"),
     "no mark": (b"\x80\x02]e.", "without its operand"),
     "nothing remembered": (whole(b"h\x63"), "without its operand"),
-    "a key twice": (b"\x80\x02}(" + short(b"a") + b"K\x01" + short(b"a") + b"K\x02u.", "a key that comes twice"),
+    "a key twice": (
+        b"\x80\x02}(" + short(b"a") + b"K\x01" + short(b"a") + b"K\x02u.",
+        "a key that comes twice",
+    ),
     "a list as a key": (b"\x80\x02}]K\x01s.", "a list as a key"),
     "items for a number": (b"\x80\x02K\x01K\x02a.", "for a list that is none"),
     "pairs for a list": (b"\x80\x02]K\x01K\x02s.", "for a dict that is none"),
@@ -163,12 +193,21 @@ EVIL = {
     "an empty file": (b"", "the file ends early"),
     "protocol 0": (b"(dp0\n.", "no pickle of protocol 2 to 5"),
     "protocol 6": (b"\x80\x06}.", "no pickle of protocol 2 to 5"),
-    "floats": (pickle.dumps({b"data": np.zeros((2, 3))}, 2), "something else than an array of bytes"),
-    "floats, protocol 5": (pickle.dumps({b"data": np.zeros((2, 3))}, 5), "something else than an array of bytes"),
-    "objects": (pickle.dumps({b"data": np.array([[{}]])}, 2), "something else than an array of bytes"),
+    "floats": (
+        pickle.dumps({b"data": np.zeros((2, 3))}, 2),
+        "something else than an array of bytes",
+    ),
+    "floats, protocol 5": (
+        pickle.dumps({b"data": np.zeros((2, 3))}, 5),
+        "something else than an array of bytes",
+    ),
+    "objects": (
+        pickle.dumps({b"data": np.array([[{}]])}, 2),
+        "something else than an array of bytes",
+    ),
     "an empty array": (pickle.dumps({b"data": np.zeros((0, 3072), np.uint8)}, 3), "another shape"),
     "no dict": (pickle.dumps([1]), "a pickle of list; expected a dict"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("data", "message"), EVIL.values(), ids=EVIL)

@@ -132,7 +132,7 @@ def test_a_memory_that_cannot_be_written(root, hashed, monkeypatch, tmp_path):
 
 
 def test_a_copy_is_another_file(root):
-    """A mark is of one path, and is dropped when its file is gone."""
+    """A fingerprint belongs to one path, and is dropped when its file is gone."""
     load("cifar10", root)
     copy = root.parent / "copy"
     shutil.copytree(root, copy)
@@ -140,7 +140,7 @@ def test_a_copy_is_another_file(root):
     with pytest.raises(FileError, match="it is damaged"):
         load("cifar10", copy)
     shutil.rmtree(root)
-    verified.remember(file(copy), verified.mark(file(copy), Known(1, "md5:0")))
+    verified.remember(file(copy), verified.fingerprint(file(copy), Known(1, "md5:0")))
     assert {path.split("/")[-3] for path in verified.recalled()} == {"copy"}
 
 

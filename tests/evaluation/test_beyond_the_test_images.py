@@ -15,9 +15,9 @@ from scipy.io import savemat
 from torch import nn
 
 from maccal.data import DataSet, load
-from maccal.data.corruptions.corrupt import CORRUPTIONS, Corrupt
+from maccal.data.corruptions import CORRUPTIONS, Corrupt
 from maccal.data.pixels import CIFAR, PIXELS
-from maccal.data.readers.cifar_c import read_cifar_c
+from maccal.data.readers import read_cifar_c
 from maccal.data.split import Split, stratified
 from maccal.evaluation.ood import ood, rates
 from maccal.evaluation.row import read_row
@@ -36,10 +36,10 @@ from maccal.metrics import (
     softmax,
     top_label,
 )
+from maccal.runs import Config, load_run, predictions_of
 from maccal.runs.beyond import extend_row, ood_run, shift_run
-from maccal.runs.folder import Config, load_run, predictions_of
 from maccal.runs.making import make_run
-from maccal.training.loop import predict
+from maccal.training import predict
 from maccal.training.recipe import RECIPES
 
 KINDS = ["fog", "contrast"]

@@ -39,12 +39,17 @@ before = model.count
 made["read"] = extract(model, plain, cache="{folder}/cache")
 made["read dealt"] = extract(model, dealt, cache="{folder}/cache")
 made["reruns"] = model.count - before
-for loader in (DataLoader(data, batch_size=2, shuffle=True, generator=torch.Generator().manual_seed(rank)), list(plain)[rank:]):
+generator = torch.Generator().manual_seed(rank)
+shuffled = DataLoader(data, batch_size=2, shuffle=True, generator=generator)
+for loader in (shuffled, list(plain)[rank:]):
     try:
         extract(model, loader)
     except ValueError as error:
         made.setdefault("errors", []).append(str(error))
-torch.save(dict((k, tuple(v) if isinstance(v, tuple) else v) for k, v in made.items()), "{folder}/" + str(rank))
+for key, value in made.items():
+    if isinstance(value, tuple):
+        made[key] = tuple(value)
+torch.save(made, "{folder}/" + str(rank))
 dist.barrier()
 dist.destroy_process_group()
 """

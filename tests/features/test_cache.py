@@ -15,7 +15,7 @@ from extraction import Counted, K, Lambda, Stop, X, Y, batches, files, net, same
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from maccal.features import rowfile
+from maccal.features import mapped
 from maccal.features.extraction import Features, extract, replace_head
 
 # passes: three batches, one that finds the head, one that shows that the model is not random
@@ -29,7 +29,7 @@ def counted():
 @pytest.fixture
 def large(monkeypatch):
     """Every set counts as too large for memory."""
-    monkeypatch.setattr(rowfile, "IN_MEMORY", 0)
+    monkeypatch.setattr(mapped, "IN_MEMORY", 0)
 
 
 def mapped_from(tensor):
@@ -104,7 +104,7 @@ def test_a_shuffling_loader_gets_its_own_order(tmp_path, monkeypatch, in_memory)
     Two rows are the same, and one of those comes with another label too.
     """
     x, y = torch.cat([X, X[:1], X[:1]]), torch.cat([Y, Y[:1], Y[:1] + 1])
-    monkeypatch.setattr(rowfile, "IN_MEMORY", in_memory)
+    monkeypatch.setattr(mapped, "IN_MEMORY", in_memory)
     model = counted()
     plain = extract(model, batches(x, y)).z
     extract(model, batches(x, y), cache=tmp_path)
@@ -298,7 +298,7 @@ def test_what_a_killed_process_leaves_is_removed_by_the_next(tmp_path):
     script = f"""
 import os, sys, torch
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
-from test_features import batches, net
+from extraction import batches, net
 from maccal.features.extraction import extract
 class Killed:
     def __iter__(self):

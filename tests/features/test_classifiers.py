@@ -36,11 +36,13 @@ def test_wrappers_keep_their_names():
 
 def test_a_compiled_model_is_read_without_its_compiler():
     """Hooks set after the compilation would not run."""
-    model = torch.compile(inner := net(), backend=lambda graph, inputs: pytest.fail("compiled"))
+    inner = net()
+    model = torch.compile(inner, backend=lambda graph, inputs: pytest.fail("compiled"))
     name = find_head(model, (X, Y))
     assert name == "_orig_mod.4"
     assert torch.equal(extract(model, batches(), head=name).z, extract(inner, batches()).z)
-    replace_head(model, name, new := nn.Linear(8, 3))
+    new = nn.Linear(8, 3)
+    replace_head(model, name, new)
     assert inner[4] is new
 
 
@@ -137,7 +139,8 @@ def test_replace_head_wherever_it_is_and_as_it_was():
 
 def test_replace_head_inside_a_sequence():
     model = nn.DataParallel(net())
-    replace_head(model, find_head(model, (X, Y)), new := nn.Linear(8, 3))
+    new = nn.Linear(8, 3)
+    replace_head(model, find_head(model, (X, Y)), new)
     assert model.module[4] is new
     assert [type(m).__name__ for m in model.module] == [
         "Linear",

@@ -124,7 +124,7 @@ def test_more_tokens_than_can_be_told_apart():
     model = Lambda(lambda self, x: self.fc(x)[:, -1], fc=nn.Linear(1, 2))
     x = torch.randn(1, 256**2 + 1, 1)
     assert extract(model, [(x[:, 1:], Y[:1])]).z == x[:, -1]
-    with pytest.raises(ValueError, match="65537 tokens a row"):
+    with pytest.raises(ValueError, match="65537 tokens per row"):
         extract(model, [(x, Y[:1])])
 
 

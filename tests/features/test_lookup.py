@@ -78,9 +78,17 @@ def a_few_rows(model, patch):
 
 
 CHANGES = [
-    activation, nearly_the_same_activation, applications, hook, hook_before, forward, edited_class, edited_function, other_head,
+    activation,
+    nearly_the_same_activation,
+    applications,
+    hook,
+    hook_before,
+    forward,
+    edited_class,
+    edited_function,
+    other_head,
     a_few_rows,
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("change", CHANGES)

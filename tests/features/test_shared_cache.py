@@ -13,11 +13,13 @@ import torch
 from extraction import K, files
 from torch import nn
 
-from maccal.features import rowfile
+from maccal.features import mapped
 from maccal.features.extraction import extract
-from maccal.features.rows import Rows, Standard
+from maccal.features.table import FeatureTable, Standard
 from maccal.io import FileError
 
+# for other processes: where this file is, and where the helpers of the tests are
+FOLDERS = [str(folder) for folder in Path(__file__).parents[:2]]
 N = 400
 Y = torch.randperm(N, generator=torch.Generator().manual_seed(5)) % K
 X = torch.cat([Y[:, None].float(), torch.rand(N, 7, generator=torch.Generator().manual_seed(6))], 1)
@@ -31,8 +33,8 @@ def loader(seed):
 
 
 def matched(made):
-    """Whether features and labels belong together, as the tensors are and as a training reads them."""
-    rows = Rows(*made, "z").use(Standard(torch.zeros(8), 1.0))
+    """Whether features and labels belong together, as they are and as a training reads them."""
+    rows = FeatureTable(*made, "z").standardised(Standard(torch.zeros(8), 1.0))
     read = torch.cat([x for x, _ in rows.chunks()])
     return torch.equal(made.z[:, 0], made.y.float()) and torch.equal(read[:, 0], made.y.float())
 
@@ -51,7 +53,7 @@ class Meanwhile:
 @pytest.mark.parametrize("in_memory", [0, 1 << 28])
 def test_another_writer_finishes_first(tmp_path, monkeypatch, in_memory):
     """Two that write at the same time, in different orders: one name must not stand for both."""
-    monkeypatch.setattr(rowfile, "IN_MEMORY", in_memory)
+    monkeypatch.setattr(mapped, "IN_MEMORY", in_memory)
     made = []
     outer = extract(
         MODEL,
@@ -66,7 +68,7 @@ def test_another_writer_finishes_first(tmp_path, monkeypatch, in_memory):
 
 @pytest.mark.parametrize("in_memory", [0, 1 << 28])
 def test_an_entry_is_replaced_while_its_rows_are_looked_up(tmp_path, monkeypatch, in_memory):
-    monkeypatch.setattr(rowfile, "IN_MEMORY", in_memory)
+    monkeypatch.setattr(mapped, "IN_MEMORY", in_memory)
     extract(MODEL, loader(1), cache=tmp_path)
     done = []
 
@@ -85,10 +87,10 @@ def test_an_entry_is_replaced_while_its_rows_are_looked_up(tmp_path, monkeypatch
 
 FOUR = """
     import multiprocessing, os, sys
-    sys.path.insert(0, {tests!r})
+    sys.path[:0] = {folders!r}
     from test_shared_cache import MODEL, loader, matched
     import torch
-    from maccal.features import rowfile
+    from maccal.features import mapped
     from maccal.features.extraction import extract
 
     together = multiprocessing.get_context("fork").Barrier(4)
@@ -103,7 +105,7 @@ FOUR = """
             wrong = 0
             for turn in range(12):
                 folder = "{folder}/" + str(turn // 2)
-                rowfile.IN_MEMORY = (turn // 2 % 2) << 28
+                mapped.IN_MEMORY = (turn // 2 % 2) << 28
                 together.wait()
                 made = extract(MODEL, loader(100 * turn + child), cache=folder)
                 together.wait()
@@ -121,7 +123,7 @@ def test_four_processes_at_once(tmp_path):
 
     All get features that match their labels, six times new and six times found.
     """
-    script = textwrap.dedent(FOUR).format(tests=str(Path(__file__).parents[1]), folder=tmp_path)
+    script = textwrap.dedent(FOUR).format(folders=FOLDERS, folder=tmp_path)
     done = subprocess.run([sys.executable, "-c", script], check=False, timeout=120)
     assert done.returncode == 0
     for folder in tmp_path.iterdir():
@@ -131,14 +133,14 @@ def test_four_processes_at_once(tmp_path):
 
 CUT = """
     import os, sys
-    sys.path.insert(0, {tests!r})
+    sys.path[:0] = {folders!r}
     from pathlib import Path
     from test_shared_cache import MODEL, loader, matched
-    from maccal.features import rowfile
+    from maccal.features import mapped
     from maccal.features.extraction import extract
 
     for turn, seed in enumerate((1, 1, 2, 1, 1, 2)):  # written, read, read in another order
-        rowfile.IN_MEMORY = (turn // 3) << 28
+        mapped.IN_MEMORY = (turn // 3) << 28
         made = extract(MODEL, loader(seed), cache="{folder}")
         (path,) = Path("{folder}").iterdir()
         data = path.read_bytes()
@@ -153,9 +155,7 @@ CUT = """
 
 def test_an_entry_that_is_cut_while_in_use(tmp_path):
     """What was read stays good; a map of the entry itself would end the process with SIGBUS."""
-    script = textwrap.dedent(CUT).format(
-        tests=str(Path(__file__).parents[1]), folder=tmp_path / "cache"
-    )
+    script = textwrap.dedent(CUT).format(folders=FOLDERS, folder=tmp_path / "cache")
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=120).returncode == 0
 
 
@@ -246,7 +246,7 @@ def test_an_entry_under_the_name_of_another(tmp_path):
 @pytest.mark.parametrize("room", [4096, 5000, 4096 + N * 32, 4096 + N * 40])
 def test_a_full_disk_leaves_nothing(room, in_memory, tmp_path, monkeypatch):
     """In the first batch, in the last, in the labels: an error of one line, and no part stays."""
-    monkeypatch.setattr(rowfile, "IN_MEMORY", in_memory)
+    monkeypatch.setattr(mapped, "IN_MEMORY", in_memory)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
     try:

@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 import torch.nn.functional as F
 from interruption import Stop, stopping
-from test_training import PLAIN, SEEN, weights
+from short_training import PLAIN, SEEN, weights
 
 from maccal.data import load
 from maccal.methods.balcal import (
@@ -333,7 +333,7 @@ def test_resumed_in_the_middle_it_ends_with_the_same_bits(digits, tmp_path, whol
     with pytest.raises(Stop):
         trained(
             digits,
-            objective=replace(balcal(0.6), views=stopping(after).views),
+            objective=replace(balcal(0.6), inputs=stopping(after).inputs),
             checkpoint=file,
             every=0,
         )

@@ -91,7 +91,6 @@ def test_every_loss_is_tested():
 
 
 # Numbers of the public implementations
-# --------------------------------------------------------------------------------------------
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "losses.json").read_text())
 
@@ -181,7 +180,6 @@ def test_the_weighted_formula_as_published():
 
 
 # The slow twins, and derivatives
-# -------------------------------------------------------------------------------------------------
 
 
 @st.composite
@@ -235,7 +233,6 @@ def test_derivative_of_acls_holds_the_maximum(seed):
 
 
 # Limits and symmetries
-# -----------------------------------------------------------------------------------------------------------
 
 LIMITS = {
     "label_smoothing, alpha 0": lambda s, y: losses.label_smoothing(s, y, alpha=0.0),
@@ -331,7 +328,6 @@ def test_ties_share_the_gradient(case):
 
 
 # Sizes and extremes
-# --------------------------------------------------------------------------------------------------------------
 
 
 def extremes(classes, dtype):
@@ -453,7 +449,6 @@ def test_unknown_options_raise(case):
 
 
 # Memory
-# --------------------------------------------------------------------------------------------------------------------------
 
 
 class Largest(TorchDispatchMode):
@@ -500,7 +495,6 @@ def test_blocks_change_nothing(monkeypatch, block):
 
 
 # Mixes
-# -------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from maccal.data import load
 from maccal.data.pixels import PIXELS
 from maccal.methods.registry import COMBINATIONS, METHODS, method, settings_of
 from maccal.models import build
-from maccal.runs.folder import Config, load_run, predictions_of, read_config
+from maccal.runs import Config, load_run, predictions_of, read_config
 from maccal.runs.making import calibrate_run, make_run
-from maccal.training.loop import fit, predict
+from maccal.training import fit, predict
 from maccal.training.recipe import RECIPES
 
 FIRST = [name for name, row in METHODS.items() if row.second is None]
@@ -48,10 +48,10 @@ def one_step(name, settings):
     network = network_of(name).train()
     objective = METHODS[name].objective(network, **settings)
     objective.begin(network, 0, 100)
-    views = objective.views(
+    inputs = objective.inputs(
         PIXELS["digits"](data.images[:48]), data.labels[:48], torch.Generator().manual_seed(0)
     )
-    loss, logits = objective.loss(network, *views)
+    loss, logits = objective.loss(network, *inputs)
     loss.backward()
     return loss.detach(), logits.detach(), [p.grad for p in network.parameters()]
 
@@ -109,7 +109,7 @@ class Stop(Exception):
 
 def killing(monkeypatch, after):
     """Let the training's step fail after so many."""
-    from maccal.training.loop import Training
+    from maccal.training import Training
 
     step, count = Training.step, 0
 
@@ -267,7 +267,7 @@ def test_few_and_many_classes(name, classes):
         network = METHODS[name].network(build("resnet8", classes), 0).train()
         objective = METHODS[name].objective(network, **METHODS[name].settings)
         x, y = PIXELS["digits"](data.images[:16]), data.labels[:16] % classes
-        loss, _ = objective.loss(network, *objective.views(x, y, torch.Generator().manual_seed(0)))
+        loss, _ = objective.loss(network, *objective.inputs(x, y, torch.Generator().manual_seed(0)))
         loss.backward()
         return loss, [p.grad for p in network.parameters()]
 

@@ -66,7 +66,6 @@ def network(name="resnet8", device="cpu"):
 
 
 # What is drawn
-# -------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("alpha", [0.01, 0.2, 1.0, 5.0])
@@ -89,7 +88,7 @@ def test_mixup_views(alpha):
     """One share a batch; images and labels follow it; the shares are Beta."""
     x, y, generator, shares = torch.eye(8), torch.arange(8), seeded(), []
     for _ in range(4000):
-        mixed, own, partner, share = mixup_objective(alpha).views(x, y, generator)
+        mixed, own, partner, share = mixup_objective(alpha).inputs(x, y, generator)
         shares.append(share[0])
     assert own is y
     assert share.shape == (8,)
@@ -103,7 +102,7 @@ def test_mixup_views(alpha):
 def test_mit_views(where):
     """Two mixes of the same pairs; a row a share for every place, all rows alike."""
     x, y = torch.eye(8), torch.arange(8)
-    m1, own, m2, partner, l1, l2 = mit_objective(where=where).views(x, y, seeded())
+    m1, own, m2, partner, l1, l2 = mit_objective(where=where).inputs(x, y, seeded())
     assert own is y
     assert l1.shape == l2.shape == (8, PAIRS[where])
     assert len(l1.unique(dim=0)) == len(l2.unique(dim=0)) == 1
@@ -158,7 +157,6 @@ def test_what_cannot_be_drawn():
 
 
 # What is minimised
-# ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("where", PAIRS)
@@ -171,8 +169,8 @@ def test_mit_on_an_affine_network_is_two_clean_cross_entropies(where, depth):
     net, (x, y) = affine(depth), batch(dtype=torch.float64)
     objective = mit_objective(margin=0.2, where=where)
     for seed in range(5):
-        views = objective.views(x, y, seeded(seed))
-        loss, logits = objective.loss(net, *views)
+        inputs = objective.inputs(x, y, seeded(seed))
+        loss, logits = objective.loss(net, *inputs)
         partner = torch.randperm(len(x), generator=seeded(seed))
         clean = F.cross_entropy(net(x), y) / 2 + F.cross_entropy(net(x[partner]), y[partner]) / 2
         assert float(loss.detach()) == pytest.approx(float(clean.detach()), abs=1e-9)
@@ -199,7 +197,7 @@ def test_mit_a_is_its_slow_twin():
         batch(dtype=torch.float64),
         OBJECTIVES["mit-a"],
     )
-    m1, _, m2, partner, l1, l2 = objective.views(x, y, seeded())
+    m1, _, m2, partner, l1, l2 = objective.inputs(x, y, seeded())
     loss, logits = objective.loss(net, m1, y, m2, partner, l1, l2)
     body, (a, b) = twin.body, solved(m1, m2, float(l1[0, 0]), float(l2[0, 0]))
     runs = [
@@ -220,7 +218,7 @@ def test_mit_a_is_its_slow_twin():
 def test_mit_l_is_two_passes():
     """Each mix is a batch of its own to BatchNorm."""
     net, twin, (x, y), objective = network(), network(), batch(), OBJECTIVES["mit-l"]
-    m1, _, m2, partner, l1, l2 = objective.views(x, y, seeded())
+    m1, _, m2, partner, l1, l2 = objective.inputs(x, y, seeded())
     loss, logits = objective.loss(net, m1, y, m2, partner, l1, l2)
     a, b = solved(twin(m1), twin(m2), float(l1[0, 0]), float(l2[0, 0]))
     torch.testing.assert_close(loss, F.cross_entropy(a, y) / 2 + F.cross_entropy(b, partner) / 2)
@@ -232,7 +230,7 @@ def test_mit_l_is_two_passes():
 def test_batchnorm_counts_the_passes(name, passes):
     net, (x, y), objective = network(), batch(), OBJECTIVES[name]
     for step in range(1, 4):
-        objective.loss(net, *objective.views(x, y, seeded()))
+        objective.loss(net, *objective.inputs(x, y, seeded()))
         assert {
             int(v) for k, v in net.state_dict().items() if k.endswith("num_batches_tracked")
         } == {step * passes}
@@ -242,16 +240,16 @@ def test_alpha_0_mixes_nothing():
     net, (x, y), plain = affine(3), batch(dtype=torch.float64), Objective()
     expected, logits = plain.loss(net, x, y)
     for objective in (mixup_objective(0.0), mit_objective(0.0), mit_objective(0.0, 0.9, "all")):
-        views = objective.views(x, y, seeded())
-        loss, found = objective.loss(net, *views)
-        assert torch.equal(views[0], x)
+        inputs = objective.inputs(x, y, seeded())
+        loss, found = objective.loss(net, *inputs)
+        assert torch.equal(inputs[0], x)
         torch.testing.assert_close(found, logits, check_dtype=False)
         torch.testing.assert_close(loss, expected, check_dtype=False)
 
 
 def test_mixup_is_cross_entropy_with_soft_labels():
     net, (x, y), objective = affine(3), batch(dtype=torch.float64), OBJECTIVES["mixup"]
-    mixed, _, partner, share = objective.views(x, y, seeded())
+    mixed, _, partner, share = objective.inputs(x, y, seeded())
     loss, logits = objective.loss(net, mixed, y, partner, share)
     soft = share[:, None] * F.one_hot(y, 10) + (1 - share[:, None]) * F.one_hot(partner, 10)
     torch.testing.assert_close(loss, F.cross_entropy(net(mixed), soft), check_dtype=False)
@@ -260,17 +258,16 @@ def test_mixup_is_cross_entropy_with_soft_labels():
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_the_shares_of_processes_make_up_the_batch(name):
-    """Views are dealt out by rows; the mean of the processes' losses is the loss."""
+    """Inputs are dealt out by rows; the mean of the processes' losses is the loss."""
     net, (x, y), objective = affine(4), batch(dtype=torch.float64), OBJECTIVES[name]
-    views = objective.views(x, y, seeded())
-    whole, logits = objective.loss(net, *views)
-    parts = [objective.loss(net, *(view[rank::2] for view in views)) for rank in (0, 1)]
+    inputs = objective.inputs(x, y, seeded())
+    whole, logits = objective.loss(net, *inputs)
+    parts = [objective.loss(net, *(tensor[rank::2] for tensor in inputs)) for rank in (0, 1)]
     torch.testing.assert_close((parts[0][0] + parts[1][0]) / 2, whole)
     torch.testing.assert_close(parts[1][1], logits[1::2])
 
 
 # Where networks are cut
-# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -315,7 +312,7 @@ def test_every_model_takes_a_step(name):
     )
     with torch.set_grad_enabled(small):
         loss, logits = objective.loss(
-            net, *(view.to(net.head.weight.device) for view in objective.views(x, y, seeded()))
+            net, *(tensor.to(net.head.weight.device) for tensor in objective.inputs(x, y, seeded()))
         )
     assert logits.shape == (4, 10)
     if small:
@@ -347,7 +344,6 @@ def test_what_cannot_be_cut():
 
 
 # In training
-# ---------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)

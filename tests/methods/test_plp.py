@@ -16,7 +16,7 @@ from maccal.data.pixels import PIXELS
 from maccal.methods.mixing import stages
 from maccal.methods.plp import RESNET50, block_ends, cuts_of, plp_objective, published_boundaries
 from maccal.models import MODELS, build
-from maccal.training.loop import Training, fit
+from maccal.training import Training, fit
 from maccal.training.recipe import Recipe
 
 CUTS = [9, 15, 23]  # of resnet8: stem and layer1, layer2, all
@@ -44,7 +44,6 @@ def learns(net):
 
 
 # The schedule
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def test_boundaries():
@@ -112,7 +111,6 @@ def test_what_is_no_list_of_cuts():
 
 
 # Where networks are cut
-# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -166,7 +164,6 @@ def test_cuts_of_the_paper_s_networks():
 
 
 # In training
-# ---------------------------------------------------------------------------------------------------------------------
 
 
 def test_which_tensors_move(digits):
@@ -241,7 +238,7 @@ def test_resumed_in_the_middle_it_ends_with_the_same_bits(digits, tmp_path, afte
             network(),
             digits.train,
             RECIPE,
-            objective=replace(plp_objective(CUTS), views=stopping(after).views),
+            objective=replace(plp_objective(CUTS), inputs=stopping(after).inputs),
             **settings,
         )
     fit(rest, digits.train, RECIPE, objective=plp_objective(CUTS), **settings)

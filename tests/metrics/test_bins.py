@@ -15,7 +15,7 @@ from reference import bin_of, bin_sums, classwise, equal_width, worst_gap
 from strategies import outcomes, predictions
 
 from maccal.metrics import Bins, inputs
-from maccal.metrics.bins import (
+from maccal.metrics.binning import (
     TICK,
     assign,
     collect_classes,
@@ -30,9 +30,9 @@ from maccal.metrics.bins import (
 from maccal.metrics.inputs import check_confidence
 
 
-def kept(made, place):
+def kept(made, number):
     """The sum of confidences in a bin, as the fraction that it stands for."""
-    high, low, whole = (Fraction(x) for x in made.sums[2:, place])
+    high, low, whole = (Fraction(x) for x in made.sums[2:, number])
     return whole + high / Fraction(TICK) + low / Fraction(TICK) ** 2
 
 

@@ -52,7 +52,7 @@ def test_golden_of_temperature_scaling():
 
 @pytest.mark.parametrize("sharpness", [0.2, 1.0, 3.0, 30.0])
 def test_the_temperature_is_the_optimum(sharpness):
-    """Against scipy's bounded search, for logits that are right, much too sharp and much too flat."""
+    """Against scipy's bounded search, for logits that are right, too sharp and too flat."""
     rng = np.random.default_rng(1)
     logits = rng.normal(size=(400, 5)) * 2
     labels = (softmax(logits).cumsum(1) > rng.random((400, 1))).argmax(1)

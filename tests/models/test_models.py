@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from maccal.calibration.mac_cal import calibrate
+from maccal.calibration.model import calibrate
 from maccal.calibration.stage2 import Stage2
 from maccal.data import load
 from maccal.data.pixels import IMAGENET
 from maccal.features.extraction import find_head
 from maccal.io import FileError
 from maccal.models import MODELS, build, load_public
-from maccal.training.loop import predict
+from maccal.training import predict
 
 # name, classes, parameters, features, convolutions, BatchNorms, parameter tensors
 GOLDENS = [

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from pictures import saved
 from scipy.stats import binom, binomtest
 
 from maccal import reliability
@@ -106,8 +107,14 @@ def test_several_models_share_a_figure(models, panels):
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
 def test_saves_everywhere(suffix, tmp_path):
-    reliability(SHARP, LABELS).savefig(tmp_path / f"reliability.{suffix}")
-    assert (tmp_path / f"reliability.{suffix}").stat().st_size > 5000
+    """In its own size, and with what is drawn in it: the number, and the colour of the bars."""
+    figure = reliability(SHARP, LABELS)
+    file = tmp_path / f"reliability.{suffix}"
+    figure.savefig(file, dpi=100)
+    picture = saved(file)
+    assert picture.inches == pytest.approx(figure.get_size_inches(), abs=0.02)
+    assert picture.words is None or f"ECE {100 * prepared().numbers['ece']:.2f} %" in picture.words
+    assert Theme().over in picture.colours
 
 
 def test_names_are_text_not_formulas(tmp_path):

@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from pictures import saved
 
 from maccal.bench.grids import GAMMAS, GRIDS, SCALES, jobs
 from maccal.bench.lines import Book, Setting
@@ -957,10 +958,18 @@ def test_a_figure_is_about_one_network():
         figures.prepare_gamma(rows)
 
 
-@pytest.mark.parametrize("suffix", ["png", "pdf"])
+@pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
 def test_saves_everywhere(suffix, tmp_path):
-    figures.plot_gamma(figures.prepare_gamma(gamma_rows())).savefig(tmp_path / f"gamma.{suffix}")
-    assert (tmp_path / f"gamma.{suffix}").stat().st_size > 5000
+    """In its own size, with its labels, and in its colours."""
+    figure = figures.plot_gamma(figures.prepare_gamma(gamma_rows()))
+    file = tmp_path / f"gamma.{suffix}"
+    figure.savefig(file, dpi=100)
+    picture = saved(file)
+    assert picture.inches == pytest.approx(figure.get_size_inches(), abs=0.02)
+    label = figure.axes[0].get_ylabel()
+    assert label
+    assert picture.words is None or label in picture.words
+    assert Theme().band in picture.colours
 
 
 def test_the_theme_is_followed():

@@ -22,10 +22,10 @@ from maccal.data import load
 from maccal.data.pixels import PIXELS
 from maccal.io import FileError, write_json
 from maccal.metrics import summary
+from maccal.runs import Config, load_run, predictions_of, read_config, read_history
 from maccal.runs.beyond import extend_row
-from maccal.runs.folder import Config, load_run, predictions_of, read_config, read_history
 from maccal.runs.making import Batches, calibrate_run, make_run, motivation_run
-from maccal.training.loop import predict
+from maccal.training import predict
 from maccal.training.recipe import RECIPES, Recipe
 
 QUICK = Config("digits", "resnet8", "vanilla", 1, None, replace(RECIPES["digits"], epochs=2))
@@ -176,8 +176,9 @@ def test_a_temperature_as_a_run(run):
     before, after = predictions_of(run), predictions_of(new)
     np.testing.assert_allclose(after.scores * expected, before.scores, rtol=1e-3, atol=1e-3)
     assert new.name == "digits-resnet8-temperature-s1"
-    with pytest.raises(ValueError, match="fitted on held-out labels"):
-        calibrate_run(run, method="temperature", feedback="mixed")
+    mixed = calibrate_run(run, method="temperature", feedback="mixed")
+    assert mixed.name == "digits-resnet8-temperature,mixed-s1"
+    np.testing.assert_array_equal(predictions_of(mixed).scores.argmax(1), before.scores.argmax(1))
 
 
 def test_every_stage_two_says_what_the_extraction_took(run):

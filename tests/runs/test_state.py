@@ -26,9 +26,9 @@ from maccal.calibration.stage2 import Stage2
 from maccal.cli.bench import save
 from maccal.evaluation.row import read_row, read_rows, write_row
 from maccal.io import FileError, locked, read_json, read_tensors, write_json, write_tensors
+from maccal.runs import Config, load_run, predictions_of, read_config, read_history, run_of
 from maccal.runs import folder as runs
 from maccal.runs.beyond import extend_row
-from maccal.runs.folder import Config, load_run, predictions_of, read_config, read_history, run_of
 from maccal.runs.making import calibrate_run, make_run, write_history
 from maccal.training.recipe import Recipe
 
@@ -94,7 +94,7 @@ from maccal.runs import folder as runs
 from maccal.data import DataSet, load
 from maccal.models import MODELS, Net
 from maccal.training.recipe import Recipe
-from maccal.runs.folder import Config
+from maccal.runs import Config
 from maccal.calibration.stage2 import Stage2
 
 torch.set_num_threads(1)
@@ -307,7 +307,8 @@ def test_one_epoch_killed_between_checkpoint_and_history(tmp_path, monkeypatch):
 
 def test_numbers_that_json_cannot_say_are_null_in_the_history(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "maccal.training.loop.judged", lambda *words: {"val_accuracy": 0.1, "val_nll": float("inf")}
+        "maccal.training.steps.val_numbers",
+        lambda *words: {"val_accuracy": 0.1, "val_nll": float("inf")},
     )
     folder = make_run(replace(CONFIG, recipe=replace(TINY, epochs=1)), runs=tmp_path)
     assert read_history(folder)[0]["val_nll"] is None
@@ -352,7 +353,7 @@ def test_two_comparisons_of_two_runs_never_wait_for_each_other(run, monkeypatch)
     """However the runs are named, their locks are taken in one order."""
     other, taken = shutil.copytree(run, run.parent / "z"), []
     monkeypatch.setattr(
-        "maccal.cli.main.held", lambda folder: nullcontext(taken.append(folder.resolve()))
+        "maccal.cli.evaluate.held", lambda folder: nullcontext(taken.append(folder.resolve()))
     )
     monkeypatch.chdir(run.parent)
     for words in ((run, "--compare", "z"), ("z", "--compare", run)):

@@ -12,41 +12,19 @@ import safetensors.torch
 import torch
 import torch.nn.functional as F
 from interruption import Stop, stopping
+from short_training import PLAIN, SEEN, network, weights
 
 from maccal.data import load
-from maccal.data.pixels import PIXELS
 from maccal.io import FileError, write_sealed
-from maccal.models import build
-from maccal.training import Diverged, Objective, fit, predict
+from maccal.training import Diverged, Objective, Training, fit, predict
 from maccal.training.checkpoint import read_checkpoint
-from maccal.training.loop import Training, batch_ranges
 from maccal.training.recipe import Recipe
-
-PLAIN = Recipe(
-    epochs=2,
-    batch_size=32,
-    lr=0.05,
-    reduction="mean",
-    clip=0,
-    padding=0,
-    flip=False,
-    precision="fp32",
-)
-SEEN = PIXELS["digits"]
+from maccal.training.steps import batch_ranges
 
 
 @pytest.fixture(scope="module")
 def digits():
     return load("digits", limit=200)
-
-
-def network(seed=0, model="resnet8"):
-    torch.manual_seed(seed)
-    return build(model, 10)
-
-
-def weights(net):
-    return torch.cat([value.flatten().float() for value in net.state_dict().values()])
 
 
 def trained(data, recipe=PLAIN, seed=1, **settings):
@@ -145,11 +123,11 @@ def test_bf16_agrees_with_float32(digits):
 def test_every_row_once_an_epoch(digits):
     seen = []
 
-    def views(x, y, generator):
+    def inputs(x, y, generator):
         seen.append(x)
         return x, y
 
-    trained(digits, replace(PLAIN, epochs=1), objective=Objective(views=views))
+    trained(digits, replace(PLAIN, epochs=1), objective=Objective(inputs=inputs))
     whole = torch.cat(seen).flatten(1)
     images = SEEN(digits.train.images).flatten(1)
     assert len(whole) == len(images)
@@ -167,7 +145,7 @@ def test_batches_cover_the_rows(count, size, world):
 
 
 def test_more_processes_than_rows(digits, monkeypatch):
-    monkeypatch.setattr("maccal.training.loop.my_rank", lambda: (0, 4))
+    monkeypatch.setattr("maccal.training.steps.my_rank", lambda: (0, 4))
     with pytest.raises(ValueError, match="batch_size is 6 for 4 processes; pass at least 8"):
         Training(
             network(),
@@ -374,11 +352,12 @@ from pathlib import Path
 from maccal.data import load
 from maccal.training.recipe import Recipe
 from maccal.runs.making import make_run
-from maccal.runs.folder import Config
+from maccal.runs import Config
 from maccal.training.checkpoint import read_checkpoint
 torch.set_num_threads(1)
 load("digits")
-config = Config("digits", "resnet8", "vanilla", 1, 320, Recipe(epochs=6, batch_size=16, padding=1, flip=False))
+recipe = Recipe(epochs=6, batch_size=16, padding=1, flip=False)
+config = Config("digits", "resnet8", "vanilla", 1, 320, recipe)
 folder, rng, places = Path(sys.argv[1]), random.Random(int(sys.argv[2])), []
 file = folder / "killed" / config.name / "checkpoint.pt"
 
@@ -451,7 +430,7 @@ def test_two_processes_train_as_one(tmp_path, monkeypatch):
 
     The last batch of 9 rows is dealt out unevenly.
     """
-    from maccal.runs.folder import Config, read_history
+    from maccal.runs import Config, read_history
     from maccal.runs.making import make_run
 
     settings = {"epochs": 3, "batch_size": 64, "padding": 1, "precision": "fp32", "lr": 0.02}

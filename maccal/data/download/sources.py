@@ -1,41 +1,42 @@
-"""Where the publishers keep their data sets: addresses, sizes and checksums of what is downloaded,
-and of what is inside.
+"""Where the publishers keep their data sets, and what their files must be.
 
-Zenodo publishes the checksums of CIFAR-C and Toronto those of CIFAR; the others are those that
-widely used loaders demand. Tiny ImageNet has a checksum of the archive only, so its files can be
-looked for but not compared."""
+Addresses, sizes and checksums of what is downloaded, and of what is inside. Zenodo publishes the
+checksums of CIFAR-C and Toronto those of CIFAR; the others are those that widely used loaders
+demand. Tiny ImageNet has a checksum of the archive only, so its files can be looked for but not
+compared.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-# bytes: no download and no archive may be larger than this where nothing is known
-LIMIT = 16 * 10**9
+LIMIT = 16 * 10**9  # bytes: the largest download or archive if its size is not known
 ENDINGS = (".tar", ".tar.gz", ".zip")
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a file: None is not known. A checksum is "md5:..." or "sha256:..."."""
+    """What is known about a file; None is not known."""
 
-    size: int | None = None
-    checksum: str | None = None
+    size: int | None = None  # bytes
+    checksum: str | None = None  # "md5:..." or "sha256:..."
 
 
 @dataclass(frozen=True)
 class Source:
-    """One file to download: an archive that unpacks to `folder`, or a plain file that goes there."""
+    """One file to download: an archive that unpacks to `folder`, or a plain file for it."""
 
     url: str
     size: int | None  # bytes
     checksum: str
     folder: str
     unpacked: int = LIMIT  # bytes: an archive that holds more is refused
-    # what an archive must hold, by path below the folder
+    # What an archive must hold, by path below the folder
     files: Mapping[str, Known] = field(default_factory=dict)
 
     @property
     def file(self) -> str:
+        """The name of the file at the end of the address."""
         return urlsplit(self.url).path.rsplit("/", 1)[-1]
 
     @property
@@ -48,11 +49,12 @@ class Source:
 
     @property
     def contents(self) -> Mapping[str, Known]:
+        """What must be in the folder afterwards."""
         return self.files if self.is_archive else {self.file: Known(self.size, self.checksum)}
 
 
 def corrupted(labels: str, images: Mapping[str, str]) -> dict[str, Known]:
-    """The files of a CIFAR-C: 50,000 labels, and for each corruption as many images, as uint8 .npy."""
+    """The files of a CIFAR-C, all uint8 .npy: 50,000 labels, and as many images per corruption."""
     files = {f"{name}.npy": Known(153_600_128, f"md5:{md5}") for name, md5 in images.items()}
     return {"labels.npy": Known(50_128, f"md5:{labels}"), **files}
 
@@ -97,7 +99,11 @@ SOURCES: Mapping[str, tuple[Source, ...]] = {
             checksum="md5:90528d7ca1a48142e341f4ef8d21d0de",
             folder="tiny-imagenet-200",
             unpacked=600_000_000,
-            files={name: Known() for name in ("wnids.txt", "words.txt", "val/val_annotations.txt")},
+            files={
+                "wnids.txt": Known(),
+                "words.txt": Known(),
+                "val/val_annotations.txt": Known(),
+            },
         ),
     ),
     "svhn": (

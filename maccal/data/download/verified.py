@@ -1,17 +1,17 @@
-"""Files that a publisher gave a checksum are compared with it when they are first read.
+"""Files whose checksum the publisher gives are compared with it when they are first read.
 
-    verify(path, folder)    the publisher's own file, or FileError; `folder` is its folder as published
+    verify(path, folder)    the publisher's own file, or FileError; `folder` as published
 
-A file of the published size and another checksum is damaged: a flipped bit in a picture is nothing
-that a reader could notice. A file of another size is somebody's own, such as a part of the set. It
-is read, and that is said once, as a warning of the logger "maccal": a record for people, which a
-program that turns Python's warnings into errors does not stumble over.
+A file of the published size and another checksum is damaged: no reader could notice a flipped bit
+in a picture. A file of another size is somebody's own, such as a part of the set. It is read, with
+one warning of the logger "maccal": a record for people, which does not stop a program that turns
+Python's warnings into errors.
 
-What was right is remembered in verified.json in the user's cache folder ($MACCAL_CACHE, else
+Files found right are remembered in verified.json in the user's cache folder ($MACCAL_CACHE, else
 $XDG_CACHE_HOME/maccal, else ~/.cache/maccal), never beside the data, by path, size, times and
-inode, so that it costs nothing the next time. The memory holds nothing that cannot be found out
-again: lost, damaged or not writable, it means to verify anew. Cost: two seconds per gigabyte, once.
-What changes on the disk without a write, `maccal data check` finds.
+inode, so that the next time costs nothing. The memory holds nothing that cannot be found out again:
+if it is lost, damaged or not writable, files are verified anew. Cost: two seconds per gigabyte,
+once. What changes on the disk without a write, `maccal data check` finds.
 """
 
 import logging
@@ -24,37 +24,41 @@ from maccal.data.download.transfer import wrong
 from maccal.io import FileError, read_json, write_json
 
 KIND = "verified 1"
-said: set[Path] = set()  # files of another size that a warning was given of
+
+warned: set[Path] = set()  # files of another size that this process has warned about
 
 
 def verify(path: Path, folder: str) -> None:
-    """FileError where the file has the published size and another checksum.
+    """FileError if the file has the published size and another checksum.
 
-    Nothing where none is known.
+    Does nothing for a file that no checksum is known for.
     """
     known = published(folder, path.name)
     if known is None or not path.is_file():
         return
-    place = path.resolve()
-    size = place.stat().st_size
+    real = path.resolve()
+    size = real.stat().st_size
     if size != known.size:
-        if place not in said:
-            message = (
-                "%s: %s bytes, not the %s of the published file; it is read as it is, unverified"
-            )
-            logging.getLogger("maccal").warning(message, path, f"{size:,}", f"{known.size:,}")
-        said.add(place)
+        warn_once(path, real, f"{size:,} bytes, not the {known.size:,} of the published file")
         return
-    if recalled().get(str(place)) == mark(place, known):
+    before = fingerprint(real, known)
+    if recalled().get(str(real)) == before:
         return
-    before = mark(place, known)
-    if problem := wrong(place, known):
+    problem = wrong(real, known)
+    if problem:
         raise FileError(path, f"{problem}: it is damaged; delete it and download it again")
-    remember(place, before)
+    remember(real, before)
+
+
+def warn_once(path: Path, real: Path, why: str) -> None:
+    if real not in warned:
+        message = "%s: %s; it is read as it is, unverified"
+        logging.getLogger("maccal").warning(message, path, why)
+    warned.add(real)
 
 
 def published(folder: str, name: str) -> Known | None:
-    """What is known of a file, if both its size and its checksum are."""
+    """What is known about a file, if both its size and its checksum are."""
     for sources in SOURCES.values():
         for source in sources:
             known = source.contents.get(name) if source.folder == folder else None
@@ -63,21 +67,23 @@ def published(folder: str, name: str) -> Known | None:
     return None
 
 
-def mark(path: Path, known: Known) -> list[str | int]:
-    """What tells this file from another, or from itself after a change, and the checksum it had."""
+def fingerprint(path: Path, known: Known) -> list[str | int]:
+    """What tells this file from another, or from itself after a change, and its checksum."""
     state = path.stat()
     times = [state.st_mtime_ns, state.st_ctime_ns]
     return [known.checksum or "", state.st_size, *times, state.st_ino, state.st_dev]
 
 
 def memory() -> Path:
-    own, shared = os.environ.get("MACCAL_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    folder = Path(own) if own else Path(shared or Path.home() / ".cache") / "maccal"
-    return folder / "verified.json"
+    own = os.environ.get("MACCAL_CACHE")
+    if own:
+        return Path(own) / "verified.json"
+    shared = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(shared) / "maccal" / "verified.json"
 
 
 def recalled() -> dict[str, object]:
-    """The marks of verified files, by path; empty where they cannot be read."""
+    """The fingerprints of verified files, by path; empty if they cannot be read."""
     with suppress(ValueError, OSError, RuntimeError):  # RuntimeError: there is no home
         files = read_json(memory(), KIND).get("files")
         return files if isinstance(files, dict) else {}

@@ -1,10 +1,11 @@
-"""CIFAR-10-C and CIFAR-100-C in the publishers' files: <corruption>.npy, five severities in order,
-and labels.npy.
+"""CIFAR-10-C and CIFAR-100-C in the publishers' files.
+
+<corruption>.npy has five severities in order, and labels.npy the labels of all of them.
 
     for corruption, severity, split in shifts(10, root): ...    one severity at a time, 30 MB each
     read_cifar_c(10, root, "fog", 3).test                       the rows asked for, or all of them
 
-Files are memory-mapped, and all of them are checked before the first image is read; those of the
+Files are memory-mapped, and all of them are checked before the first image is read. Those of the
 published size are compared with the published checksums, once. A pickle inside a file is refused.
 """
 
@@ -14,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from maccal.data.corruptions.corrupt import CORRUPTIONS
-from maccal.data.download.verified import verify
-from maccal.data.readers.cifar import BINARY, FILES, NAMES, listed_in, names_in
+from maccal.data.corruptions import CORRUPTIONS
+from maccal.data.download import verify
+from maccal.data.readers.cifar import BINARIES, PICKLES, listed_names, pickled_names
 from maccal.data.split import DataSet, Split
 from maccal.io import FileError, open_regular
 
@@ -28,35 +29,39 @@ SEVERITIES = range(1, 6)
 def read_cifar_c(
     classes: int, root: Path, corruption: str | None = None, severity: int | None = None
 ) -> DataSet:
-    """The chosen corruption and severity as .test, or every one there is; .train and .val are None.
+    """The chosen corruption and severity as .test, or all there are; .train and .val are None.
 
     Rows go by corruption, in the order of CORRUPTIONS, then by severity. The whole published set is
-    750,000 images, 2.3 GB of memory: `shifts` reads the same in bounded memory."""
+    750,000 images, 2.3 GB of memory: `shifts` reads the same in bounded memory.
+    """
     if corruption is not None and corruption not in CORRUPTIONS:
-        raise ValueError(
-            f"no corruption {corruption!r}; the corruptions are {', '.join(CORRUPTIONS)}"
-        )
+        known = ", ".join(CORRUPTIONS)
+        raise ValueError(f"no corruption {corruption!r}; the corruptions are {known}")
     if severity is not None and severity not in SEVERITIES:
         raise ValueError(f"severity {severity!r}; pass a whole number from 1 to 5")
-    files, labels = opened(classes, root, corruption)
-    chosen = SEVERITIES if severity is None else [severity]
-    return DataSet(None, None, pooled(files, labels, list(chosen)), class_names(classes, root))
+    files, labels = open_cifar_c(classes, root, corruption)
+    chosen = list(SEVERITIES) if severity is None else [severity]
+    return DataSet(None, None, pooled(files, labels, chosen), class_names(classes, root))
 
 
 def shifts(classes: int, root: Path) -> Iterator[tuple[str, int, Split]]:
-    """(corruption, severity, Split) for every corruption there is, in the order of CORRUPTIONS, one
-    Split in memory at a time.
+    """(corruption, severity, Split) of every corruption there is, one Split in memory at a time.
+
+    In the order of CORRUPTIONS. All files are checked now, before the first is asked for.
     """
-    files, labels = opened(classes, root, None)
-    return (
-        (kind, severity, part(images, labels, severity))
-        for kind, images in files.items()
-        for severity in SEVERITIES
-    )
+    return every_severity(*open_cifar_c(classes, root))
 
 
-def part(images: np.ndarray, labels: np.ndarray, severity: int) -> Split:
-    """One severity's rows, read from the map."""
+def every_severity(
+    files: Mapping[str, np.ndarray], labels: np.ndarray
+) -> Iterator[tuple[str, int, Split]]:
+    for kind, images in files.items():
+        for severity in SEVERITIES:
+            yield kind, severity, one_severity(images, labels, severity)
+
+
+def one_severity(images: np.ndarray, labels: np.ndarray, severity: int) -> Split:
+    """The rows of one severity, read from the memory map."""
     size = len(images) // 5
     rows = slice((severity - 1) * size, severity * size)
     pixels = np.ascontiguousarray(images[rows].transpose(0, 3, 1, 2))
@@ -64,46 +69,48 @@ def part(images: np.ndarray, labels: np.ndarray, severity: int) -> Split:
 
 
 def pooled(files: Mapping[str, np.ndarray], labels: np.ndarray, severities: list[int]) -> Split:
+    """The rows of all these files and severities, one after the other.
+
+    They are filled in place: joining a list of parts would need the memory twice.
+    """
     size = len(labels) // 5
     count = len(files) * len(severities) * size
-    whole = Split(
-        torch.empty((count, 3, 32, 32), dtype=torch.uint8), torch.empty(count, dtype=torch.int64)
-    )
-    pairs = ((images, severity) for images in files.values() for severity in severities)
-    # filled in place: a list of parts to join would need the memory twice
-    for place, (images, severity) in enumerate(pairs):
-        rows, read = slice(place * size, (place + 1) * size), part(images, labels, severity)
-        whole.images[rows], whole.labels[rows] = read.images, read.labels
-    return whole
+    all_images = torch.empty((count, 3, 32, 32), dtype=torch.uint8)
+    all_labels = torch.empty(count, dtype=torch.int64)
+    start = 0
+    for images in files.values():
+        for severity in severities:
+            split = one_severity(images, labels, severity)
+            all_images[start : start + size] = split.images
+            all_labels[start : start + size] = split.labels
+            start += size
+    return Split(all_images, all_labels)
 
 
-def opened(
-    classes: int, root: Path, corruption: str | None
+def open_cifar_c(
+    classes: int, root: Path, corruption: str | None = None
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Maps of the files, checked, and their labels."""
+    """Memory maps of the files by corruption, all or one, checked; and their labels."""
     folder = root / FOLDERS[classes]
     if not folder.is_dir():
-        raise FileError(
-            root,
-            f"no folder {folder.name}; point root at the folder that holds it; `maccal data get cifar{classes}-c` downloads it",
-        )
-    kinds = (
-        [kind for kind in CORRUPTIONS if (folder / f"{kind}.npy").is_file()]
-        if corruption is None
-        else [corruption]
-    )
+        wanted = f"no folder {folder.name}; point root at the folder that holds it"
+        raise FileError(root, f"{wanted}; `maccal data get cifar{classes}-c` downloads it")
+    kinds = [corruption] if corruption is not None else present(folder)
     if not kinds:
         raise FileError(folder, "no file of a corruption, such as fog.npy; the set is incomplete")
     labels = labels_of(folder / "labels.npy", classes)
     return {kind: images_of(folder / f"{kind}.npy", len(labels)) for kind in kinds}, labels
 
 
+def present(folder: Path) -> list[str]:
+    return [kind for kind in CORRUPTIONS if (folder / f"{kind}.npy").is_file()]
+
+
 def labels_of(path: Path, classes: int) -> np.ndarray:
     labels = array(path)
     if labels.dtype.kind not in "iu" or labels.ndim != 1 or not len(labels) or len(labels) % 5:
-        raise FileError(
-            path, f"{described(labels)}; expected whole numbers in one row, five severities of them"
-        )
+        expected = "expected whole numbers in one row, five severities of them"
+        raise FileError(path, f"{described(labels)}; {expected}")
     if labels.min() < 0 or labels.max() >= classes:
         raise FileError(path, f"labels outside 0 .. {classes - 1}; is this another data set?")
     return labels
@@ -112,17 +119,16 @@ def labels_of(path: Path, classes: int) -> np.ndarray:
 def images_of(path: Path, count: int) -> np.ndarray:
     images = array(path)
     if images.dtype != np.uint8 or images.shape[1:] != (32, 32, 3):
-        raise FileError(
-            path, f"{described(images)}; expected uint8 of N x 32 x 32 x 3: download it again"
-        )
+        expected = "expected uint8 of N x 32 x 32 x 3"
+        raise FileError(path, f"{described(images)}; {expected}: download it again")
     if len(images) != count:
-        raise FileError(
-            path, f"{len(images)} images, but labels.npy has {count} labels; download both again"
-        )
+        problem = f"{len(images)} images, but labels.npy has {count} labels"
+        raise FileError(path, f"{problem}; download both again")
     return images
 
 
 def array(path: Path) -> np.ndarray:
+    """The array in an .npy file, memory-mapped."""
     if not path.exists():
         raise FileError(path, "no such file; the set is incomplete")
     open_regular(path).close()  # a fifo would hang
@@ -138,22 +144,22 @@ def described(found: np.ndarray) -> str:
 
 
 def class_names(classes: int, root: Path) -> tuple[str, ...]:
-    """CIFAR-C has none.
+    """The names of the classes, which CIFAR-C does not have.
 
-    The ten are known, the hundred are in the CIFAR-100 folder beside it, or else they are numbers.
+    The ten are known. The hundred are in the CIFAR-100 folder beside it, or else they are numbers.
     """
     if classes == 10:
         return TEN
-    pickled, listed = root / FILES[100][0] / NAMES[100][0], root / BINARY[100][0] / BINARY[100][3]
+    pickled = root / PICKLES[100].folder / PICKLES[100].names
+    listed = root / BINARIES[100].folder / BINARIES[100].names
     if pickled.is_file():
-        names = names_in(pickled, NAMES[100][1])
+        file = pickled
+        names = pickled_names(pickled, PICKLES[100].names_key)
     elif listed.is_file():
-        names = listed_in(listed)
+        file = listed
+        names = listed_names(listed)
     else:
         return tuple(map(str, range(100)))
     if len(names) != classes:
-        raise FileError(
-            pickled if pickled.is_file() else listed,
-            f"{len(names)} class names; expected {classes}",
-        )
+        raise FileError(file, f"{len(names)} class names; expected {classes}")
     return names

@@ -10,8 +10,8 @@ from maccal.data.split import DataSet, Split, stratified
 
 
 def read_digits() -> DataSet:
-    """1,097 training, 200 validation and 500 test images, every class in its share."""
-    from sklearn.datasets import load_digits  # here: it takes a second
+    """1,097 training, 200 validation and 500 test images, the same share of every class."""
+    from sklearn.datasets import load_digits  # here, as importing it takes a second
 
     x, y = load_digits(return_X_y=True)
     pixels = np.round(x * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
@@ -20,9 +20,6 @@ def read_digits() -> DataSet:
     test = stratified(y, 500, rng)
     rest = np.setdiff1d(np.arange(len(y)), test)
     val = rest[stratified(y[rest], 200, rng)]
-    return DataSet(
-        whole.rows(np.setdiff1d(rest, val)),
-        whole.rows(val),
-        whole.rows(test),
-        tuple(str(d) for d in range(10)),
-    )
+    train = np.setdiff1d(rest, val)
+    classes = tuple(str(digit) for digit in range(10))
+    return DataSet(whole.rows(train), whole.rows(val), whole.rows(test), classes)

@@ -1,17 +1,18 @@
 """The publisher's pickles, read without unpickling: nothing is imported, called or built by name.
 
-A pickle is a program. The CIFAR files use few of its instructions, and this is an interpreter of
-those alone. What comes out is one dict of bytes, text, whole numbers, lists, and arrays of bytes.
-The instructions by which numpy makes an array are recognised as one exact pattern. Nothing of numpy
-is run for them: the array is a view of the bytes in the file, of the shape in the file, if both
-agree.
+A pickle is a program. The CIFAR files use few of its instructions, and this interpreter knows those
+alone. What comes out is one dict of bytes, text, whole numbers, lists, and arrays of bytes. The
+instructions by which numpy makes an array are recognised as one exact pattern. None of numpy's own
+functions is called for them: the array is a view of the bytes in the file, in the shape that the
+file says, if both agree.
 
-    _reconstruct, (ndarray, (0,), b"b"), then BUILD (1, shape, uint8, order, bytes)    protocols 2 to 4
-    _frombuffer, (bytes, uint8, shape, order)                                          protocol 5
-    _codecs.encode, (text, "latin1")      bytes as Python 3 writes them in protocol 2
+    protocols 2 to 4    _reconstruct, (ndarray, (0,), b"b"),
+                        then BUILD (1, shape, uint8, order, bytes)
+    protocol 5          _frombuffer, (bytes, uint8, shape, order)
+    protocol 2          _codecs.encode, (text, "latin1"): bytes as Python 3 writes them
 
-Read are the files as published (Python 2, protocol 2), and the same dicts saved by any Python 3 and
-numpy in the protocols 2 to 5. All else is a FileError that names the byte.
+It reads the files as published (Python 2, protocol 2), and the same dicts saved by any Python 3 and
+numpy in the protocols 2 to 5. Anything else is a FileError that names the byte.
 
 Memory: that of the file, once more for its strings, and 100 bytes for each of at most INSTRUCTIONS.
 """
@@ -32,14 +33,14 @@ DIMENSIONS = 4
 
 
 class Name(Enum):
-    """What a file may ask for by name. It is compared with, and never looked up."""
+    """What a file may ask for by name. Names are compared with these, and never looked up."""
 
     RECONSTRUCT = "_reconstruct"
     FROMBUFFER = "_frombuffer"
     NDARRAY = "numpy.ndarray"
     DTYPE = "numpy.dtype"
     ENCODE = "_codecs.encode"
-    UINT8 = "uint8"  # made of DTYPE: the only type there is
+    UINT8 = "uint8"  # what calling DTYPE gives: the only type there is
 
 
 NAMES = {
@@ -51,26 +52,27 @@ NAMES = {
     "numpy.dtype": Name.DTYPE,
     "_codecs.encode": Name.ENCODE,
 }
-# numpy's uint8, as its type is called, and the state it is given then; text of Python 2 is bytes
-# here
-UINT8, OLD_UINT8 = ("u1", False, True), (b"u1", False, True)
+# The arguments that make numpy's uint8, and the state it is given then; Python 2 wrote its text as
+# bytes
+UINT8 = ("u1", False, True)
+OLD_UINT8 = (b"u1", False, True)
 STATE = (3, "|", None, None, None, -1, -1, 0)
 OLD_STATE = (3, b"|", *STATE[2:])
 
 
 class Refused(ValueError):
-    """What the file asks for, and is not given."""
+    """What the file asks for, and does not get."""
 
 
 class Shell:
-    """An array before and after it is filled, which happens once. It equals nothing but itself."""
+    """An array before and after it is filled, which happens once. It is equal only to itself."""
 
     def __init__(self, array: np.ndarray | None = None) -> None:
         self.array = array
 
 
 def read_pickle(path: Path) -> dict[Any, Any]:
-    """The dict in the file; its keys are bytes, text or whole numbers. FileError for anything else."""
+    """The dict in the file, its keys bytes, text or whole numbers; FileError for anything else."""
     reader = Reader(read_bytes(path, LARGEST))
     try:
         content = reader.run()
@@ -84,17 +86,19 @@ def read_pickle(path: Path) -> dict[Any, Any]:
 
 
 def filled(value: Any) -> Any:
+    """The array in a shell, or any other value as it is."""
     return value.array if isinstance(value, Shell) else value
 
 
 class Reader:
-    """The state of the interpreter: where it is, a stack, the stacks below each mark, and the memo."""
+    """The state of the interpreter."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.place = self.start = 0  # the next byte; the byte of the current instruction
+        self.next = 0  # the byte to be read next
+        self.start = 0  # the byte where the current instruction starts
         self.stack: list[Any] = []
-        self.below: list[list[Any]] = []
+        self.below: list[list[Any]] = []  # the stacks below each mark
         self.memo: dict[int, Any] = {}
         self.encoded = 0  # bytes that were made from text
 
@@ -103,7 +107,7 @@ class Reader:
         if self.take(1) != b"\x80" or not 2 <= self.number(1) <= 5:
             raise Refused("no pickle of protocol 2 to 5")
         for _ in range(INSTRUCTIONS):
-            self.start = self.place
+            self.start = self.next
             code = self.take(1)
             if code == b".":
                 return self.result()
@@ -113,37 +117,38 @@ class Reader:
         raise Refused(f"more than {INSTRUCTIONS:,} instructions")
 
     def result(self) -> Any:
-        if len(self.stack) != 1 or self.below or self.place != len(self.data):
+        if len(self.stack) != 1 or self.below or self.next != len(self.data):
             raise Refused("it ends where it should not")
         return self.stack[0]
 
     # Operands
 
     def take(self, size: int) -> bytes:
-        end = self.place + size
+        end = self.next + size
         if end > len(self.data):
             raise Refused("the file ends early")
-        taken = self.data[self.place : end]
-        self.place = end
+        taken = self.data[self.next : end]
+        self.next = end
         return taken
 
     def number(self, size: int, *, signed: bool = False) -> int:
         return int.from_bytes(self.take(size), "little", signed=signed)
 
     def line(self) -> str:
-        end = self.data.find(b"\n", self.place, self.place + 100)
+        end = self.data.find(b"\n", self.next, self.next + 100)
         if end < 0:
             raise Refused("a name without an end")
-        name = self.take(end - self.place).decode("ascii")
-        self.place += 1
+        name = self.take(end - self.next).decode("ascii")
+        self.next += 1
         return name
 
     def push(self, value: Any) -> None:
         self.stack.append(value)
 
     def since_mark(self) -> list[Any]:
-        """All above the last mark, which is gone from the stack then."""
-        values, self.stack = self.stack, self.below.pop()
+        """Take all values above the last mark, and the mark, from the stack."""
+        values = self.stack
+        self.stack = self.below.pop()
         return values
 
     # Instructions
@@ -153,8 +158,8 @@ class Reader:
         self.stack = []
 
     def frame(self) -> None:
-        """Protocol 4 and 5 announce how many bytes belong together; we have them all."""
-        if self.number(8) > len(self.data) - self.place:
+        """Protocols 4 and 5 announce how many bytes to read at once; we have them all."""
+        if self.number(8) > len(self.data) - self.next:
             raise Refused("the file ends early")
 
     def long(self) -> None:
@@ -163,8 +168,8 @@ class Reader:
             raise Refused("a whole number of more than eight bytes")
         self.push(self.number(size, signed=True))
 
-    def remember(self, place: int) -> None:
-        self.memo[place] = self.stack[-1]
+    def remember(self, key: int) -> None:
+        self.memo[key] = self.stack[-1]
 
     def append(self, values: list[Any]) -> None:
         if type(self.stack[-1]) is not list:
@@ -196,14 +201,16 @@ class Reader:
         self.push(NAMES[wanted])
 
     def stack_name(self) -> None:
-        name, module = self.stack.pop(), self.stack.pop()
+        name = self.stack.pop()
+        module = self.stack.pop()
         if type(name) is not str or type(module) is not str:
             raise Refused("a name that is no text")
         self.name(module, name)
 
     def reduce(self) -> None:
-        """What a name is called with: one of four patterns."""
-        arguments, called = self.stack.pop(), self.stack.pop()
+        """A name is called with arguments: one of four patterns."""
+        arguments = self.stack.pop()
+        called = self.stack.pop()
         if type(arguments) is not tuple or not isinstance(called, Name):
             raise Refused("a call that no file of images needs")
         self.push(self.called(called, arguments))
@@ -221,7 +228,7 @@ class Reader:
         raise Refused("something else than an array of bytes (numpy's uint8)")
 
     def latin1(self, arguments: tuple[Any, ...]) -> bytes:
-        """Bytes from text. In all no more than the file has: a text could be used again and again."""
+        """Bytes from text; in all no more than the file has, as a text could be used many times."""
         if len(arguments) != 2 or arguments[1] != "latin1" or type(arguments[0]) is not str:
             raise Refused("a call that no file of images needs")
         self.encoded += len(arguments[0])
@@ -231,7 +238,8 @@ class Reader:
 
     def build(self) -> None:
         """The state of a type, which must be uint8's; or the contents of an array, once."""
-        state, target = self.stack.pop(), self.stack[-1]
+        state = self.stack.pop()
+        target = self.stack[-1]
         if type(state) is tuple and target is Name.UINT8 and state in (STATE, OLD_STATE):
             return
         if type(state) is not tuple or not isinstance(target, Shell) or len(state) != 5:
@@ -245,7 +253,7 @@ class Reader:
 
 
 def array_of(data: Any, kind: Any, shape: Any, order: Any) -> np.ndarray:
-    """The bytes in that shape, if there are as many."""
+    """The bytes in that shape, if it has as many."""
     if kind is not Name.UINT8 or type(data) is not bytes or order not in ("C", "F"):
         raise Refused("something else than an array of bytes (numpy's uint8)")
     if type(shape) is not tuple or not 1 <= len(shape) <= DIMENSIONS:
@@ -266,7 +274,7 @@ READ: dict[bytes, Callable[[Reader], object]] = {
     b"M": lambda r: r.push(r.number(2)),
     b"J": lambda r: r.push(r.number(4, signed=True)),
     b"\x8a": Reader.long,
-    # strings of Python 2 are bytes, and so are those of 3; the number is that of the size's bytes
+    # Strings of Python 2 and bytes of Python 3; the number is how many bytes say the size
     b"U": lambda r: r.push(r.take(r.number(1))),
     b"T": lambda r: r.push(r.take(r.number(4))),
     b"C": lambda r: r.push(r.take(r.number(1))),

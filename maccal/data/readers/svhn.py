@@ -8,16 +8,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from maccal.data.download.verified import verify
+from maccal.data.download import verify
 from maccal.data.readers.matlab import read_mat
 from maccal.data.split import DataSet, Split, stratified
 from maccal.io import FileError
 
-# numbers; the largest published file has 531,131 digits of 3,072 bytes
+# How many numbers each array may have; the largest published file has 531,131 digits of 3,072
 LIMITS = {"X": 2 * 10**9, "y": 10**6}
 
 
 def read_svhn(root: Path) -> DataSet:
+    """The digits in root/svhn, or in root; one in ten training images is held out as .val."""
     folder = root / "svhn" if (root / "svhn").is_dir() else root
     test = from_mat(folder / "test_32x32.mat")
     classes = tuple(str(digit) for digit in range(10))
@@ -31,28 +32,19 @@ def read_svhn(root: Path) -> DataSet:
 
 def from_mat(path: Path) -> Split:
     if not path.exists():
-        raise FileError(
-            path,
-            "no such file; point root at the folder that holds it, or a folder svhn; `maccal data get svhn` downloads it",
-        )
+        where = "point root at the folder that holds it, or a folder svhn"
+        raise FileError(path, f"no such file; {where}; `maccal data get svhn` downloads it")
     verify(path, "svhn")
     content = read_mat(path, LIMITS)
     if set(content) != set(LIMITS):
         raise FileError(path, "not an SVHN .mat file: it holds no X and y; download it again")
-    images, labels = content["X"], content["y"].reshape(-1)
-    if (
-        images.dtype != np.uint8
-        or images.shape[:3] != (32, 32, 3)
-        or images.shape[3:] != labels.shape
-    ):
-        raise FileError(
-            path,
-            f"images of shape {images.shape} and {len(labels)} labels; expected 32 x 32 x 3 x N bytes",
-        )
+    images = content["X"]
+    labels = content["y"].reshape(-1)
+    if images.dtype != np.uint8 or images.shape != (32, 32, 3, len(labels)):
+        found = f"images of shape {images.shape} and {len(labels)} labels"
+        raise FileError(path, f"{found}; expected 32 x 32 x 3 x N bytes")
     digits = labels.astype(np.int64)
     if (digits != labels).any() or digits.min() < 1 or digits.max() > 10:
         raise FileError(path, "labels outside 1 .. 10; is this another data set?")
-    return Split(
-        torch.from_numpy(np.ascontiguousarray(images.transpose(3, 2, 0, 1))),
-        torch.from_numpy(digits % 10),
-    )
+    pixels = np.ascontiguousarray(images.transpose(3, 2, 0, 1))
+    return Split(torch.from_numpy(pixels), torch.from_numpy(digits % 10))

@@ -1,7 +1,7 @@
-"""Tiny-ImageNet: 64 x 64 JPEGs in a folder a class, and a published validation set with a list of
-its labels.
+"""Tiny-ImageNet: 64 x 64 JPEGs, one folder per class.
 
-Whichever classes of wnids.txt have a training folder are read, in the order of that file.
+The published validation set is one folder with a list of its labels. All classes of wnids.txt that
+have a training folder are read, in the order of that file.
 """
 
 import re
@@ -18,64 +18,87 @@ LARGEST = 1 << 26  # bytes of a list; words.txt has 2.7 million
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 HELD = 50  # training images of each class that are held out for validation
 
+Labelled = list[tuple[Path, int]]
+
 
 def read_tiny(root: Path) -> DataSet:
+    """The classes that are there; of each, 50 training images are .val."""
     folder = root / "tiny-imagenet-200"
-    listed = lines(folder / "wnids.txt")
-    ids = [name for name in (line[0] for line in listed) if (folder / "train" / name).is_dir()]
-    if len(ids) < 2:
-        raise FileError(
-            folder / "train",
-            f"{len(ids)} of the {len(listed)} classes have a folder; expected at least two",
-        )
-    if len(set(ids)) < len(ids):
-        raise FileError(folder / "wnids.txt", "a class comes twice; download it again")
-    words = {
-        line[0]: line[1].split(",")[0] for line in lines(folder / "words.txt") if len(line) > 1
-    }
-    train, val, rng = [], [], np.random.default_rng(1)
-    for label, name in enumerate(ids):
-        files = sorted(
-            (folder / "train" / name).rglob("*.JPEG"), key=lambda file: (len(file.name), file.name)
-        )
-        order = rng.permutation(len(files))
-        val += [(files[i], label) for i in sorted(order[:HELD])]
-        train += [(files[i], label) for i in sorted(order[HELD:])]
-    index = {name: label for label, name in enumerate(ids)}
-    listed = lines(folder / "val" / "val_annotations.txt")
-    test = [
-        (folder / "val" / "images" / line[0], index[line[1]])
-        for line in listed
-        if len(line) > 1 and line[1] in index
-    ]
-    names = tuple(words.get(name, name) for name in ids)
+    ids = class_ids(folder)
+    train, val = training_files(folder, ids)
+    test = published_files(folder, ids)
+    names = class_names(folder, ids)
     return DataSet(pictures(train, folder), pictures(val, folder), pictures(test, folder), names)
 
 
-def lines(path: Path) -> list[list[str]]:
-    """The columns of each line of a list. The first one is a name that becomes part of a path.
+def class_ids(folder: Path) -> list[str]:
+    """The classes of wnids.txt that have a training folder."""
+    listed = [columns[0] for columns in lines(folder / "wnids.txt")]
+    ids = [name for name in listed if (folder / "train" / name).is_dir()]
+    if len(ids) < 2:
+        found = f"{len(ids)} of the {len(listed)} classes have a folder"
+        raise FileError(folder / "train", f"{found}; expected at least two")
+    if len(set(ids)) < len(ids):
+        raise FileError(folder / "wnids.txt", "a class comes twice; download it again")
+    return ids
 
-    It stays in its folder.
+
+def class_names(folder: Path, ids: list[str]) -> tuple[str, ...]:
+    """The first word for each class in words.txt, or its id."""
+    words = {}
+    for columns in lines(folder / "words.txt"):
+        if len(columns) > 1:
+            words[columns[0]] = columns[1].split(",")[0]
+    return tuple(words.get(name, name) for name in ids)
+
+
+def training_files(folder: Path, ids: list[str]) -> tuple[Labelled, Labelled]:
+    """The files for training, and those held out, with their labels."""
+    train: Labelled = []
+    val: Labelled = []
+    rng = np.random.default_rng(1)
+    for label, name in enumerate(ids):
+        found = (folder / "train" / name).rglob("*.JPEG")
+        files = sorted(found, key=lambda file: (len(file.name), file.name))
+        order = rng.permutation(len(files))
+        val += [(files[i], label) for i in sorted(order[:HELD])]
+        train += [(files[i], label) for i in sorted(order[HELD:])]
+    return train, val
+
+
+def published_files(folder: Path, ids: list[str]) -> Labelled:
+    """The files of the published validation set whose classes are there."""
+    label_of = {name: label for label, name in enumerate(ids)}
+    files: Labelled = []
+    for columns in lines(folder / "val" / "val_annotations.txt"):
+        if len(columns) > 1 and columns[1] in label_of:
+            files.append((folder / "val" / "images" / columns[0], label_of[columns[1]]))
+    return files
+
+
+def lines(path: Path) -> list[list[str]]:
+    """The columns of each line of a list.
+
+    The first column becomes part of a path: it must be a plain name, which stays in its folder.
     """
     if not path.exists():
-        raise FileError(
-            path,
-            "no such file; point root at the folder that holds tiny-imagenet-200; `maccal data get tiny-imagenet` downloads it",
-        )
+        where = "point root at the folder that holds tiny-imagenet-200"
+        get = "`maccal data get tiny-imagenet` downloads it"
+        raise FileError(path, f"no such file; {where}; {get}")
     try:
         text = read_bytes(path, LARGEST).decode()
     except UnicodeDecodeError as error:
         raise FileError(path, f"not a list of names ({error}); download it again") from None
-    rows = [line.split("\t") for line in text.splitlines() if line.strip()]
-    for row in rows:
-        if not NAME.fullmatch(row[0]):
-            raise FileError(
-                path, f"{row[0][:100]!r} is not the name of a class or a picture; download it again"
-            )
-    return rows
+    table = [line.split("\t") for line in text.splitlines() if line.strip()]
+    for columns in table:
+        if not NAME.fullmatch(columns[0]):
+            problem = f"{columns[0][:100]!r} is not the name of a class or a picture"
+            raise FileError(path, f"{problem}; download it again")
+    return table
 
 
-def pictures(files: list[tuple[Path, int]], folder: Path) -> Split:
+def pictures(files: Labelled, folder: Path) -> Split:
+    """The files as images and labels."""
     if not files:
         raise FileError(folder, "a part of the set has no images; is it incomplete?")
     images = np.empty((len(files), 64, 64, 3), np.uint8)

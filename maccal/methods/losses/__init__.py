@@ -3,15 +3,17 @@
 entropy     cross_entropy, label_smoothing; standard_normal_kl, V-TST's second term
 margins     mbls, acls: penalties on logits that stand out by more than a margin
 focal       focal, flsd, dual_focal: cross-entropy times a weight that falls with confidence
-pairs       cpc, a logistic loss over pairs of classes, and mmce, a kernel over pairs of rows; each with its terms alone
+pairs       cpc, a logistic loss over pairs of classes, and mmce, a kernel over pairs of rows; and
+            the terms of both alone
 mixing      mixed_cross_entropy for mixup; decouple and mit_l for two mixes of the same pair
 
-logits are N x K, labels int64 of N. bfloat16 and float16 are computed in float32, and finite logits
-up to 1e4 in magnitude give finite values and gradients. reduction="sum" is the mean times N for
-every loss, also where pairs of rows are involved, so that all losses have the same scale. No labels
-are checked here: out of range raises in torch, or stops the kernel on a GPU. Cost beside a
-network's pass: nothing to speak of, except cpc at many classes, N K^2 terms (0.8 s at N = 128, K =
-1000 on a core).
+logits are N x K, labels are N int64. bfloat16 and float16 are computed in float32, and finite
+logits up to 1e4 in magnitude give finite values and gradients. reduction="sum" is the mean times N
+for every loss, also where pairs of rows are involved, so that all losses have the same scale.
+Labels are not checked here: one that is out of range raises in torch, or stops the kernel on a GPU.
+
+Cost: next to nothing beside a network's pass, except cpc with many classes, which has N K^2 terms
+(0.8 s at N = 128, K = 1000 on one core).
 """
 
 from maccal.methods.losses.entropy import (

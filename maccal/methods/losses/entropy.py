@@ -1,5 +1,6 @@
-"""Cross-entropy, with and without smoothed labels, the divergence from a standard normal, and what
-every loss is built from.
+"""Cross-entropy, with and without smoothed labels; the divergence from a standard normal.
+
+And what every loss is built from: widen, log_softmax, own, reduce.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,8 +31,9 @@ def cross_entropy(logits: Tensor, labels: Tensor, reduction: Reduction = "mean")
 def label_smoothing(
     logits: Tensor, labels: Tensor, alpha: float = 0.05, reduction: Reduction = "mean"
 ) -> Tensor:
-    """Cross-entropy against labels that give a share alpha to all classes alike (Szegedy et al.
-    2016; Müller et al. 2019).
+    """Cross-entropy with labels that give a share alpha to all classes alike.
+
+    (Szegedy et al. 2016; Müller et al. 2019)
 
         -(1 - alpha) log p_y - alpha (1 / K) sum_k log p_k
 
@@ -46,18 +48,21 @@ def label_smoothing(
 
 
 def standard_normal_kl(mean: Tensor, log_variance: Tensor, reduction: Reduction = "mean") -> Tensor:
-    """Divergence of N(mean, variance) from N(0, 1) per latent dimension, for N x Z means: V-TST's
-    second term (Jordahn 2024).
+    """The divergence of N(mean, variance) from N(0, 1) per latent dimension, for N x Z means.
+
+    It is the second term of V-TST's loss (Jordahn & Olmos 2024).
 
         (1 / Z) sum_j (mean_j^2 + variance_j - 1 - log variance_j) / 2
 
     It is 0 at mean 0 and variance 1: there V-TST's loss, cross-entropy plus this, is cross-entropy.
 
-    >>> mean, log_variance = torch.tensor([[0.5, -1.0], [0.0, 2.0]]), torch.tensor([[-0.1, -2.0], [-1.0, -0.5]])
+    >>> mean = torch.tensor([[0.5, -1.0], [0.0, 2.0]])
+    >>> log_variance = torch.tensor([[-0.1, -2.0], [-1.0, -0.5]])
     >>> round(standard_normal_kl(mean, log_variance).item(), 6)
     0.858073
     """
-    mean, log_variance = widen(mean), widen(log_variance)
+    mean = widen(mean)
+    log_variance = widen(log_variance)
     # expm1: variance - 1 keeps its digits near the minimum
     return reduce((mean.square() + log_variance.expm1() - log_variance).mean(1) / 2, reduction)
 
@@ -80,4 +85,5 @@ def own(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def reduce(rows: Tensor, reduction: Reduction) -> Tensor:
+    """The mean or the sum of one loss per row."""
     return REDUCTIONS[reduction](rows)

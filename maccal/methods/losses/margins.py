@@ -1,6 +1,6 @@
-"""Cross-entropy plus a penalty on logits further apart than a margin.
+"""Cross-entropy plus a penalty on logits that are further apart than a margin.
 
-Logits within the margin cost nothing.
+Within the margin nothing is added.
 """
 
 import torch
@@ -16,13 +16,13 @@ def mbls(
     alpha: float = 0.1,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Margin-based label smoothing: a linear penalty on the distance to the largest logit (Liu et
-    al. 2022).
+    """Margin-based label smoothing: a linear penalty on the distance to the largest logit.
 
         -log p_y + alpha (1 / K) sum_k relu(max_j s_j - s_k - margin)
 
-    The gradient flows through the maximum too. The authors take margin 10 for Tiny-ImageNet, others
-    6 for CIFAR. alpha = 0 is cross-entropy, and so is any margin that no distance exceeds.
+    (Liu et al. 2022.) The gradient flows through the maximum too. The authors take margin 10 for
+    Tiny-ImageNet, others take 6 for CIFAR. alpha = 0 is cross-entropy, and so is any margin that no
+    distance exceeds.
 
     >>> logits, labels = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0]]), torch.tensor([0, 2])
     >>> round(mbls(logits, labels, margin=1.0).item(), 5)
@@ -42,16 +42,16 @@ def acls(
     rest: float = 0.1,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Adaptive and conditional label smoothing: a squared penalty, one for the predicted class, one
-    for the others (Park 2023).
+    """Adaptive and conditional label smoothing: two squared penalties (Park et al. 2023).
 
         -log p_y + alpha (top  sum_{k: s_k = max}  relu(s_k - margin)^2
                         + rest sum_{k: s_k < max}  relu(max - s_k - margin)^2 / (K - 1))
 
-    The maximum in the second line is a constant to the gradient; classes that tie for it all count
-    in the first. The first line looks at the logit itself, not at a distance, so this loss changes
-    when a constant is added to the logits. The labels enter the cross-entropy only. alpha = 0 is
-    cross-entropy, and so is a margin that nothing exceeds.
+    The first penalty is for the predicted class; classes that tie for it all count. It looks at the
+    logit itself, not at a distance, so this loss changes when a constant is added to the logits.
+    The second is for the other classes; the maximum in it is a constant to the gradient. The labels
+    enter the cross-entropy only. alpha = 0 is cross-entropy, and so is a margin that nothing
+    exceeds.
 
     >>> logits, labels = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0]]), torch.tensor([0, 2])
     >>> round(acls(logits, labels, margin=1.0).item(), 5)
@@ -59,8 +59,7 @@ def acls(
     """
     s = widen(logits)
     largest = s.detach().amax(1, keepdim=True)
-    above, below = (s - margin).relu().square(), (largest - s - margin).relu().square()
-    penalty = torch.where(s.detach() == largest, top * above, rest / (s.shape[1] - 1) * below).sum(
-        1
-    )
+    above = top * (s - margin).relu().square()
+    below = rest / (s.shape[1] - 1) * (largest - s - margin).relu().square()
+    penalty = torch.where(s.detach() == largest, above, below).sum(1)
     return cross_entropy(s, labels, reduction) + alpha * reduce(penalty, reduction)

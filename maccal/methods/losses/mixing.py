@@ -1,6 +1,6 @@
 """Losses of training on mixed images: mixup, and MIT, which takes two mixes of a pair apart again.
 
-A share is a number, or a tensor with one a row: a share drawn on a GPU stays there.
+A share is a number, or a tensor with one share per row: a share drawn on a GPU stays there.
 """
 
 from typing import TypeAlias
@@ -15,12 +15,11 @@ Share: TypeAlias = float | Tensor
 def mixed_cross_entropy(
     logits: Tensor, labels: Tensor, partners: Tensor, share: Share, reduction: Reduction = "mean"
 ) -> Tensor:
-    """Cross-entropy of mixup: the label counts `share`, the partner's label the rest (Zhang et al.
-    2018; Thulasidasan 2019).
+    """Cross-entropy of mixup: the label counts `share`, the partner's label the rest.
 
         -share log p_y - (1 - share) log p_partner
 
-    share = 1 is cross-entropy.
+    (Zhang et al. 2018; for calibration Thulasidasan et al. 2019.) share = 1 is cross-entropy.
 
     >>> import torch
     >>> logits, labels = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0]]), torch.tensor([0, 2])
@@ -32,8 +31,10 @@ def mixed_cross_entropy(
 
 
 def along(share: Share, x: Tensor) -> Share:
-    """A share a row, of the shape that multiplies the rows of x."""
-    return share.view(-1, *[1] * (x.dim() - 1)) if isinstance(share, Tensor) else share
+    """The share in a shape that multiplies the rows of x."""
+    if not isinstance(share, Tensor):
+        return share
+    return share.view(-1, *[1] * (x.dim() - 1))
 
 
 def mix(a: Tensor, b: Tensor, share: Share) -> Tensor:
@@ -43,14 +44,14 @@ def mix(a: Tensor, b: Tensor, share: Share) -> Tensor:
 
 
 def decouple(o1: Tensor, o2: Tensor, l1: Share, l2: Share) -> tuple[Tensor, Tensor]:
-    """What a and b were, from o1 = l1 a + (1 - l1) b and o2 = l2 a + (1 - l2) b, tensors of any
-    shape (Wang et al. 2023).
+    """a and b from their mixes o1 = l1 a + (1 - l1) b and o2 = l2 a + (1 - l2) b, of any shape.
 
-        a = ((1 - l2) o1 - (1 - l1) o2) / (l1 - l2),    b = (l1 o2 - l2 o1) / (l1 - l2)
+        a = ((1 - l2) o1 - (1 - l1) o2) / (l1 - l2)
+        b = (l1 o2 - l2 o1) / (l1 - l2)
 
-    For an affine network without batch normalisation, the outputs of the unmixed images exactly.
-    Nearly equal shares blow the outputs up by 1 / |l1 - l2|. Equal numbers raise ValueError;
-    tensors are not looked into, and equal rows give inf or NaN.
+    (Wang et al. 2023.) For an affine network without batch normalisation these are exactly its
+    outputs for the unmixed images. Nearly equal shares blow them up by 1 / |l1 - l2|. Equal shares
+    raise ValueError if they are numbers; tensors are not looked into, and give inf or NaN.
 
     >>> import torch
     >>> decouple(torch.tensor([2.5]), torch.tensor([1.75]), 0.75, 0.375)
@@ -60,8 +61,11 @@ def decouple(o1: Tensor, o2: Tensor, l1: Share, l2: Share) -> tuple[Tensor, Tens
         raise ValueError(
             f"two mixes with the same share {l1} are the same mix; draw shares that differ"
         )
-    l1, l2 = along(l1, o1), along(l2, o1)
-    return ((1 - l2) * o1 - (1 - l1) * o2) / (l1 - l2), (l1 * o2 - l2 * o1) / (l1 - l2)
+    l1 = along(l1, o1)
+    l2 = along(l2, o1)
+    a = ((1 - l2) * o1 - (1 - l1) * o2) / (l1 - l2)
+    b = (l1 * o2 - l2 * o1) / (l1 - l2)
+    return a, b
 
 
 def mit_l(
@@ -73,16 +77,16 @@ def mit_l(
     l2: Share,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Mixup inference in training, on the logits: cross-entropy of both decoupled outputs (Wang et
-    al. 2023).
+    """MIT-L, mixup inference in training: cross-entropy of both decoupled logits.
 
-        (-log softmax(a)_y - log softmax(b)_partner) / 2,    a, b = decouple(o1, o2, l1, l2)
+        (-log softmax(a)_y - log softmax(b)_partner) / 2        a, b = decouple(o1, o2, l1, l2)
 
-    l1 = 1 with l2 = 0 mixes nothing: the mean of two cross-entropies.
+    (Wang et al. 2023.) l1 = 1 with l2 = 0 mixes nothing: the mean of two cross-entropies.
 
     >>> import torch
     >>> logits, labels = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0]]), torch.tensor([0, 2])
-    >>> round(mit_l(logits, logits.roll(1, dims=1), labels, labels.flip(0), l1=0.8, l2=0.3).item(), 5)
+    >>> other, partners = logits.roll(1, dims=1), labels.flip(0)
+    >>> round(mit_l(logits, other, labels, partners, l1=0.8, l2=0.3).item(), 5)
     2.04313
     """
     a, b = decouple(widen(o1), widen(o2), l1, l2)

@@ -1,0 +1,113 @@
+"""Feedback: where the truth about confidence comes from. Any calibrator takes any of these.
+
+    source       looked at              the confidence there should be
+    held-out     rows with labels       the accuracy on them
+    unlabelled   rows without labels    the accuracy on unseen data, which is known
+    accuracy     the training rows      sqrt(known accuracy x accuracy there)
+    views        changed training rows  the accuracy on them, but never surer than as trained
+    training     the training rows      gamma x accuracy there: a guess
+
+They are listed best first. A network is surer of its training rows than of unseen ones, so what is
+right there lies between the two accuracies; the geometric mean is what fits (docs/calibrate.md).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from maccal.features.table import FeatureTable, check_pair
+from maccal.metrics.arguments import check_share
+from maccal.metrics.inputs import Array
+
+Source = Literal["held-out", "unlabelled", "accuracy", "views", "training"]
+GUESS = (
+    "without held-out rows or a known accuracy, gamma x training accuracy is a guess; "
+    "pass val= or accuracy="
+)
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """The rows whose confidence is looked at, and what it should be, given the accuracy there."""
+
+    source: Source
+    rows: FeatureTable | None = None  # None: the training rows
+    accuracy: float | None = None  # on unseen data, where it is known
+    ceiling: float = 1.0  # the confidence that is never asked for more than
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the rows that are looked at have labels."""
+        return self.source != "unlabelled"
+
+    def target(self, seen: float, gamma: float) -> float:
+        """What the confidence should be, where `seen` is the accuracy on the rows looked at.
+
+        >>> Feedback("accuracy", accuracy=0.81).target(1.0, gamma=0.97)
+        0.9
+        """
+        if self.source in ("held-out", "views"):
+            wanted = seen
+        elif self.accuracy is None:
+            wanted = gamma * seen
+        elif self.source == "unlabelled":
+            wanted = self.accuracy
+        else:
+            wanted = math.sqrt(self.accuracy * seen)
+        return min(wanted, self.ceiling)
+
+    def on_training_rows(self) -> "Feedback":
+        """The same knowledge without the rows: for readings that look at the training rows."""
+        source: Source = "training" if self.accuracy is None else "accuracy"
+        return Feedback(source, None, self.accuracy, self.ceiling)
+
+
+def feedback_of(
+    train: FeatureTable,
+    *,
+    val: tuple[Array, Array] | None = None,
+    accuracy: float | None = None,
+    unlabelled: Array | None = None,
+    views: tuple[Array, Array] | None = None,
+    ceiling: float = 1.0,
+) -> Feedback:
+    """The best feedback that these arguments allow; ValueError where they contradict each other."""
+    check_known(val, accuracy, unlabelled)
+    ceiling = check_share(ceiling, "ceiling")
+    if val is not None:
+        z, y = check_pair(val)
+        return Feedback(
+            "held-out", same_width(train, FeatureTable(z, y, "val"), "val"), None, ceiling
+        )
+    if unlabelled is not None:
+        rows = FeatureTable(unlabelled, None, "unlabelled", labelled=False)
+        return Feedback("unlabelled", same_width(train, rows, "unlabelled"), accuracy, ceiling)
+    if accuracy is not None:
+        return Feedback("accuracy", None, accuracy, ceiling)
+    if views is not None:
+        rows = FeatureTable(*views, "views")
+        return Feedback("views", same_width(train, rows, "views"), None, ceiling)
+    return Feedback("training", None, None, ceiling)
+
+
+def check_known(
+    val: object | None, accuracy: float | None, unlabelled: object | None = None
+) -> None:
+    """ValueError where what is known does not fit together."""
+    if accuracy is not None and not 0 < accuracy <= 1:
+        share = "pass the share of right answers on unseen data, such as 0.937"
+        raise ValueError(f"accuracy is {accuracy}; {share}")
+    if unlabelled is not None and accuracy is None:
+        remedy = "pass accuracy= too, or val=(z, y) with labels"
+        raise ValueError(f"unlabelled rows say nothing without a known accuracy: {remedy}")
+    if val is not None and accuracy is not None:
+        remedy = "pass val or accuracy, not both"
+        raise ValueError(f"val holds labels, which tell the accuracy: {remedy}")
+
+
+def same_width(train: FeatureTable, rows: FeatureTable, name: str) -> FeatureTable:
+    """The rows, if they can come from the same network as those of the training."""
+    if rows.width != train.width:
+        problem = f"z has {train.width} features and {name} {rows.width}"
+        raise ValueError(f"{problem}; both must come from the same network")
+    return rows

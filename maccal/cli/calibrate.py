@@ -1,0 +1,108 @@
+"""The verb `maccal calibrate`: a run, a file of features, or a model of one's own."""
+
+from pathlib import Path
+from typing import Any
+
+import tyro
+from rich.console import Console
+from rich.text import Text
+
+from maccal.calibration.registry import CALIBRATORS, calibrator_of
+from maccal.calibration.stage2 import Stage2
+from maccal.cli.flags import refuse
+from maccal.cli.jobs import Done, Settings, calibrate_file, calibrate_model
+from maccal.cli.printing import compact, show_run
+from maccal.runs import calibrate_run, read_config
+from maccal.runs.config import RunFeedback
+
+DEFAULT = Stage2()
+
+
+def calibrate(
+    source: tyro.conf.Positional[str],
+    calibrator: str = "maccal",
+    accuracy: float | None = None,
+    head: str | None = None,
+    cache: Path | None = None,
+    feedback: RunFeedback | None = None,
+    root: Path | None = None,
+    device: str | None = None,
+    config: tyro.conf.OmitArgPrefixes[Stage2] = DEFAULT,
+    seed: int | None = None,
+    out: Path | None = None,
+) -> None:
+    """Give a classifier a confidence that can be trusted: of a run, of a file, or of a model.
+
+    Args:
+        source: the folder of a run; features.npz with z, y and if at hand val_z, val_y (held out),
+            test_z, test_y, weight, bias (as trained); or file.py:function, which returns model,
+            train[, val[, test]].
+        calibrator: maccal, temperature, or of a run tst and vtst too. The choices of stage II below
+            are those of maccal.
+        accuracy: on unseen data, where it is known and no held-out labels are given. Not of a run.
+        head: name of the model's classifier, where it cannot be found.
+        cache: folder for the model's features, so that they are extracted once.
+        feedback: of a run: from the held-out labels of its data set (the default), from mixed
+            training images, or a guess: gamma times the accuracy on the training images.
+        root: folder with the data sets, of a run.
+        device: such as cuda, of a run or a model; else where the model is, or the processor.
+        config: the choices of stage II.
+        seed: of weights, masks and order; by default 1. A run has its own.
+        out: folder for <name>.head.safetensors, <name>.history.json and, with test rows,
+            <name>.report.html; by default this one. Not of a run, whose files go beside it.
+    """
+    choices = calibrator_of(calibrator, config if calibrator == "maccal" else None)
+    if calibrator != "maccal" and config != DEFAULT:
+        raise ValueError(f"the choices of stage II are MaC-Cal's; {calibrator} has none of them")
+    if Path(source).is_dir():
+        refuse("a run", accuracy=accuracy, head=head, cache=cache, seed=seed, out=out)
+        if feedback != "training":
+            refuse_gamma(config, "held-out or mixed feedback; pass --feedback training with it")
+        folder = Path(source)
+        method = f"{read_config(folder).method}+{calibrator}"
+        show_run(
+            calibrate_run(
+                folder,
+                root=root,
+                device=device or "cpu",
+                progress=True,
+                method=method,
+                stage2=choices,
+                feedback=feedback,
+            )
+        )
+        return
+    refuse("a file or a model, only to a run", feedback=feedback, root=root)
+    if not CALIBRATORS[calibrator].plain:
+        raise ValueError(f"{calibrator} is for runs: its head is not made of plain layers")
+    seed = 1 if seed is None else seed
+    settings = Settings(calibrator, choices, seed, accuracy, head, cache, device, out or Path())
+    if ":" in source:
+        show(calibrate_model(source, settings))
+        return
+    refuse("a file of features, only to a model", head=head, cache=cache, device=device)
+    show(calibrate_file(Path(source), settings))
+
+
+def refuse_gamma(config: Any, where: str) -> None:
+    """Gamma is a guess at what other feedback knows."""
+    if config.gamma != DEFAULT.gamma:
+        raise ValueError(f"--gamma does not apply to {where}")
+
+
+def show(done: Done) -> None:
+    """The numbers before and after, what the new classifier aimed at, and the files."""
+    console = Console()
+    if done.models:
+        console.print(compact(done.models), "")
+    last = done.history[-1]
+    if "keep" in last:
+        aim = f"confidence {last['confidence']:.2%}, wanted {last['target']:.2%}"
+        words = f"keeps {last['keep']:.1%} of its weights in training; {aim}"
+    else:
+        words = f"has the temperature {last['temperature']:.4f}"
+    console.print(Text(f"the new classifier {words}"))
+    for file in done.files:
+        console.print(Text(f"wrote {file}"))
+    if done.report is not None:
+        console.print(Text(f"wrote {done.report}"))

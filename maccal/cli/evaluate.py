@@ -1,0 +1,177 @@
+"""The verb `maccal evaluate`: predictions of a file or a run measured, and a page about them."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.text import Text
+
+from maccal.cli.flags import refuse
+from maccal.cli.printing import difference_table, ood_tables, shift_tables, table
+from maccal.distributed import held
+from maccal.evaluation.evaluated import Evaluated, measure, paired
+from maccal.evaluation.predictions import Kind, Predictions, read
+from maccal.evaluation.row import row_text
+from maccal.io import readable, write_all
+from maccal.report.evaluation import evaluation_page
+from maccal.runs import ood_run, predictions_of, shift_run
+from maccal.runs.beyond import plain_parts
+from maccal.runs.folder import whole_row
+
+
+def evaluate(
+    file: tyro.conf.Positional[Path],
+    compare_with: Annotated[Path | None, tyro.conf.arg(name="compare")] = None,
+    labels: Path | None = None,
+    kind: Kind | None = None,
+    bins: int = 15,
+    resamples: int = 1000,
+    seed: int = 0,
+    out: Path | None = None,
+    ood: tuple[str, ...] = (),
+    shift: bool = False,
+    published: bool = False,
+    limit: int | None = None,
+    root: Path | None = None,
+    device: str | None = None,
+) -> None:
+    """Measure the confidence of predictions in a file or of a run, and write a report.
+
+    A file is .npz, .npy, .csv or .parquet.
+
+    Args:
+        file: logits or probs, and labels; or the folder of a run.
+        compare_with: a second model's predictions of the same rows, or a second run, for a paired
+            test.
+        labels: a .npy file of labels, for a bare .npy array.
+        kind: what a bare .npy array holds, or which to use where a file has both.
+        bins: bins of ECE, AECE, MCE and of the diagram.
+        resamples: draws behind the intervals and null bands.
+        seed: of those draws.
+        out: folder for <name>.report.html and <name>.row.json; else this one, or the run's own.
+        ood: of a run: data sets that it should not be sure about, such as svhn cifar100.
+        shift: of a run: measure it on its test images under 15 corruptions at 5 severities too.
+        published: take the corrupted images from the publishers' CIFAR-C files instead of making
+            them.
+        limit: measure ood and shift on so many images a set.
+        root: folder with the data sets, for ood and shift.
+        device: such as cuda, for ood and shift; else the processor.
+    """
+    if (ood or shift) and (not file.is_dir() or out is not None):
+        remedy = "pass the folder of a run, and no --out"
+        raise ValueError(f"--ood and --shift need the network: {remedy}")
+    if not ood and not shift:
+        refuse("an evaluation without --ood or --shift", limit=limit, root=root, device=device)
+    if not shift:
+        refuse("an evaluation without --shift", published=published)
+    paths = [file] if compare_with is None else [file, compare_with]
+    if all(path.is_dir() for path in paths):
+        refuse("a run", labels=labels, kind=kind)
+    settings = {"bins": bins, "resamples": resamples, "seed": seed}
+    predictions = named_predictions(paths, labels, kind)
+    differences = None
+    if compare_with is not None:
+        differences = paired(predictions[0], predictions[1], **settings)
+    models = [measure(p, path, **settings) for p, path in zip(predictions, paths, strict=True)]
+    parts: dict[str, Any] = {}
+    where = device or "cpu"
+    if ood:
+        parts["ood"] = ood_run(
+            file, ood, root, limit=limit, resamples=resamples, seed=seed, device=where
+        )
+    if shift:
+        parts["shift"] = shift_run(
+            file, root, published=published, limit=limit, progress=True, device=where
+        )
+    page = placed(file, models[0].name, "report.html", out)
+    with ExitStack() as locks:
+        for folder in sorted(paths, key=Path.resolve) if out is None else ():
+            if folder.is_dir():  # in one order: else two commands could wait for each other
+                locks.enter_context(held(folder))
+        write_all(
+            files_of(models, paths, parts, out) | {page: evaluation_page(models, differences)}
+        )
+
+    console = Console()
+    for model in models:
+        console.print(
+            Text(model.name, style="bold"), table(model), Text(model.numbers["verdict"]), ""
+        )
+    if differences:
+        console.print(
+            Text(f"{models[1].name} minus {models[0].name}"), difference_table(differences), ""
+        )
+    for name, part in parts.items():
+        console.print(*(ood_tables(part) if name == "ood" else shift_tables(part)), "")
+    console.print(Text(f"report: {page}"))
+
+
+def named_predictions(
+    paths: Sequence[Path], labels: Path | None, kind: Kind | None
+) -> list[Predictions]:
+    """The predictions of files and runs, each under a name that no other has."""
+    found = []
+    for path, name in zip(paths, told_apart(paths), strict=True):
+        said = predictions_of(path) if path.is_dir() else read(path, labels=labels, kind=kind)
+        found.append(replace(said, name=name))
+    return found
+
+
+def told_apart(paths: Sequence[Path]) -> list[str]:
+    """Names for the models of one or two files or runs that no two share: with as much of their
+    paths as that takes.
+
+    >>> told_apart([Path("x/old.npz"), Path("x/new.npz")]), told_apart([Path("x/test.npz"), Path("y/test.npz")])
+    (['old', 'new'], ['x/test', 'y/test'])
+    """
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise ValueError(f"{paths[0]} and {paths[1]} are the same; pass another model to --compare")
+    whole = [settled(path) for path in paths]
+    short = [path.name if path.is_dir() else path.stem for path in whole]
+    names = [short, [path.name for path in whole]]
+    for length in range(1, max(len(path.parts) for path in whole)):
+        names.append(
+            [
+                "/".join((*path.parts[-1 - length : -1], name))
+                for path, name in zip(whole, short, strict=True)
+            ]
+        )
+    for one in names:
+        if len({name.casefold() for name in one}) == len(paths):  # to some disks A is a
+            return one
+    return short  # apart by case alone, on a disk that tells
+
+
+def settled(path: Path) -> Path:
+    """From the root of the disk, and without dots; a link keeps its name."""
+    return path.resolve() if path.name in ("", "..") else path.parent.resolve() / path.name
+
+
+def files_of(
+    models: Sequence[Evaluated], paths: Sequence[Path], parts: Mapping[str, Any], out: Path | None
+) -> dict[Path, str | bytes]:
+    """The row of each model, by where it goes; the parts are of the first."""
+    files: dict[Path, str | bytes] = {}
+    for model, path in zip(models, paths, strict=True):
+        row = model.row
+        if path.is_dir():
+            # other rows go by it, so it stays the folder's
+            row = whole_row(path, replace(row, name=readable(settled(path).name)))
+        if path.is_dir() and path == paths[0]:
+            row = replace(row, **plain_parts(parts))
+        files[placed(path, model.name, "row.json", out)] = row_text(row)
+    return files
+
+
+def placed(path: Path, name: str, kind: str, out: Path | None) -> Path:
+    """Where a file about these predictions goes.
+
+    Beside a run's other files, else under the model's name.
+    """
+    if out is None and path.is_dir():
+        return path / kind
+    return (out or Path()) / f"{name.replace('/', '-')}.{kind}"
