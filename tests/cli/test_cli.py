@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 from commands import refused, run
 
+from maccal.cli import evaluate as cli
 from maccal.cli import report as report_verb
 from maccal.cli.evaluate import told_apart
 from maccal.cli.failures import answered
-from maccal.cli.main import main as cli
 from maccal.evaluation.predictions import read
 from maccal.io import FileError, readable
 from maccal.metrics import softmax, summary
