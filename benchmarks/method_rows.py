@@ -7,11 +7,11 @@ import re
 import sys
 from pathlib import Path
 
-from maccal.bench.lines import Book, Line, points
+from maccal.bench.lines import Book, Line
+from maccal.bench.titles import points
 from maccal.evaluation.row import read_rows
 from maccal.io import write
 from maccal.methods.registry import METHODS
-from maccal.report.tables import word
 
 HOME = Path(__file__).parents[1]
 HEAD = ["| | accuracy, % | ECE, % | a calibrated model, % | NLL |", "|---|---:|---:|---:|---:|"]
@@ -38,7 +38,7 @@ def page(name: str, book: Book) -> str:
             line = book.get(setting, key)
             if line:
                 lines.append(f"| {key} | {words(line)} |")
-        parts += [f"{word(setting)}, {setting.model}:", "", *HEAD, *lines, ""]
+        parts += [f"{setting.title}, {setting.model}:", "", *HEAD, *lines, ""]
     seeds = sorted(set().union(*(line.runs for line in book.lines)))
     note = (
         f"Means over seeds {', '.join(map(str, seeds))}, and the standard deviation of ECE over"

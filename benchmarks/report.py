@@ -10,7 +10,6 @@ one thread; they take turns, and a ratio is the median over rounds of the ratio 
 its quartiles.
 """
 
-import copy
 import json
 import os
 import statistics
@@ -18,9 +17,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from maccal.evaluation.row import read_rows, write_rows
+from maccal.evaluation.row import PARTS, Row, read_rows, write_rows
 
 HERE = Path(__file__).parents[1]
 ROWS, ROUNDS = 1000, 5
@@ -30,16 +30,27 @@ NEEDED = (
 )
 
 
-def more_rows() -> list[dict]:
+def more_rows() -> list[Row]:
     found = read_rows(HERE / "results" / "bench-cpu.jsonl")
     made = []
     for number in range(ROWS):
-        row = copy.deepcopy(found[number % len(found)])
-        seed = row["run"]["seed"]
-        row["run"]["seed"] = seed + 3 * (number // len(found))
-        row["name"] = row["name"].removesuffix(f"-s{seed}") + f"-s{row['run']['seed']}"
-        made.append(row)
+        row = found[number % len(found)]
+        assert row.ran is not None
+        seed = row.ran.seed + 3 * (number // len(found))
+        name = row.name.removesuffix(f"-s{row.ran.seed}") + f"-s{seed}"
+        made.append(replace(row, name=name, ran=replace(row.ran, seed=seed)))
     return made
+
+
+def flat(row: Row) -> dict[str, object]:
+    """The row as version 0 had it, without checksums."""
+    assert row.ran is not None
+    assert row.measured is not None
+    parts = {part: getattr(row, part) for part in PARTS if getattr(row, part)}
+    shown = {"trained": row.trained, "diagram": row.diagram, "verdict": row.verdict}
+    keep = {"keep": row.keep} if row.keep else {}
+    about = {"name": row.name, "run": row.ran.about, **asdict(row.measured)}
+    return {**about, **row.numbers, **shown, **keep, **parts}
 
 
 def report(rows: Path) -> list[str]:
@@ -70,7 +81,7 @@ def main() -> None:
         old = Path(folder) / "old.jsonl"
         write_rows(rows, made)
         # of version 0: no checksums
-        old.write_text("".join(json.dumps(row) + "\n" for row in made))
+        old.write_text("".join(json.dumps(flat(row)) + "\n" for row in made))
         work = {"maccal report": (report(rows), HERE), "imports it needs": (["-c", NEEDED], HERE)}
         if sys.argv[1:]:
             work["older maccal"] = (report(old), Path(sys.argv[1]))

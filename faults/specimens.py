@@ -98,7 +98,7 @@ def calibrate(folder: Path) -> object:
     made = next(path for path in folder.parent.iterdir() if path != folder)
     row = json.loads((made / "row.json").read_text())
     shutil.rmtree(made)
-    return row["ece"], round(row["trained"]["seconds"], -3)
+    return row["numbers"]["ece"], round(row["trained"]["seconds"], -3)
 
 
 def network(folder: Path) -> object:

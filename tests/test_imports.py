@@ -27,15 +27,21 @@ ROOMS = {
     " readers.digits readers",
     "models": "net resnet densenet",
     "training": "recipe precision checkpoint objective prediction steps progress loop",
-    "methods": "losses.entropy losses.margins losses.focal losses.pairs losses.mixing losses mixing plp balcal registry",
+    "methods": "losses.entropy losses.margins losses.focal losses.pairs losses.mixing losses"
+    " mixing plp balcal registry",
     "features": "batches fingerprints mapped cache lookup table classifiers extraction views",
-    "calibration": "stage2 feedback heads task mac_cal temperature tst two_stage registry model estimator",
-    "evaluation": "typed row checks arrays tables parquet predictions evaluated ood shift masks",
+    "calibration": "stage2 feedback heads task mac_cal temperature tst two_stage registry model"
+    " estimator",
+    "evaluation": "typed provenance checks older row arrays tables parquet predictions evaluated"
+    " ood shift masks",
     "runs": "config folder state history ending second making beyond motivation",
-    "bench": "paper grids executors lines claims",
-    "report": "diagrams page figures.selection figures.drawing figures.motivation figures.methods figures.sensitivity figures"
-    " evaluation tables leaderboard",
-    "cli": "failures flags features_file printing jobs data bench report demo evaluate calibrate train main",
+    "bench": "paper titles grids executors lines contrasts standing judging claims",
+    "report": "look diagrams keep page figures.selection figures.drawing figures.methods"
+    " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
+    " figures.sparsity figures.motivation figures.before_after figures evaluation cells tables"
+    " board leaderboard",
+    "cli": "failures flags features_file printing jobs data bench report demo evaluate calibrate"
+    " train main",
 }
 ENDS = ("maccal", "maccal.__main__")
 

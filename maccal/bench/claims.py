@@ -1,57 +1,42 @@
 """The paper's claims, each judged by rows: by seeds, or the intervals of one seed, and the bands of
 calibrated models.
 
-    standing(rows)    mean ECE and mean rank of MaC-Cal over all settings, and the paper's
-    claims(rows)      what the paper says, whether it holds here, and the numbers
+claims(rows)     what the paper says, whether it holds here, and the numbers
+"""
 
-A claim about several comparisons holds where each of them is real, and does not hold where one is
-real in the other direction, at a level divided by their number. It is "not measured" while runs are
-missing that could refute it."""
-
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import pairwise
-from statistics import fmean, stdev
-from typing import Any, Literal
-
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from itertools import chain, pairwise
+from statistics import fmean
 
 from maccal.bench import paper
-from maccal.bench.lines import (
-    LEVEL,
-    Book,
-    Contrast,
-    Line,
-    Row,
-    Setting,
-    against_zero,
-    chance,
-    contrast,
-    points,
-    titled,
+from maccal.bench.contrasts import Contrast, contrast, paired
+from maccal.bench.judging import (
+    Claim,
+    absent,
+    each_shown,
+    judged,
+    shown,
+    tally,
+    within,
 )
+from maccal.bench.lines import Book, Line, Rows, Setting, average, shared_seeds
 from maccal.bench.paper import TITLES
+from maccal.bench.standing import OURS, measured_everywhere, ranks, temperatures
+from maccal.bench.titles import chance, counted, points, title
 from maccal.calibration.stage2 import ABLATION, Stage2
 
-Verdict = Literal["holds", "does not hold", "cannot be told", "not measured"]
-Found = Mapping[str, Contrast | None]
-COMBINATIONS = tuple(dict.fromkeys(f"{row['method']}+maccal" for row in paper.table("combine")))
+COMBINED = tuple(dict.fromkeys(row["method"] for row in paper.table("combine")))
+COMBINATIONS = tuple(f"{name}+maccal" for name in COMBINED)
 KEPT = 0.01  # accuracy that a calibrated network may lose
 STEADY = 0.01  # how far ECE may move with gamma
 CHEAP = 0.10  # of stage I, that stage II may cost; in the paper's Table 4 it costs about 5 %
+SHIFTED = "shift.overall.ece_pooled_mean"
+NO_OTHER = "No runs of MaC-Cal and another method on the same data."
 
 
-@dataclass(frozen=True)
-class Claim:
-    """What the paper says, whether it holds here, and by which numbers."""
-
-    words: str
-    verdict: Verdict
-    evidence: str
-
-
-def claims(rows: Sequence[Row]) -> list[Claim]:
+def claims(rows: Rows) -> list[Claim]:
     """Every claim, in the paper's order."""
     book = Book.of(rows)
     return [
@@ -70,16 +55,9 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
             +1,
         ),
         against_vanilla(
-            book,
-            "shift.overall.ece_pooled_mean",
-            "MaC-Cal has a lower ECE than vanilla on corrupted images.",
-            -1,
+            book, SHIFTED, "MaC-Cal has a lower ECE than vanilla on corrupted images.", -1
         ),
-        lowest(
-            book,
-            "shift.overall.ece_pooled_mean",
-            "MaC-Cal has the lowest ECE of all methods on corrupted images.",
-        ),
+        lowest(book, SHIFTED, "MaC-Cal has the lowest ECE of all methods on corrupted images."),
         added(book),
         accuracy_kept(book),
         cheap(book),
@@ -89,60 +67,21 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
     ]
 
 
-def judged(found: Found, wanted: int, better: int = -1) -> Verdict:
-    """All of these differences real and in the direction of `better`.
-
-    `wanted` is how many there should be.
-    """
-    real = {name: c for name, c in found.items() if c and c.real}
-    if any(c.difference * better < 0 and c.p_value <= LEVEL / len(found) for c in real.values()):
-        return "does not hold"
-    if len(found) < wanted or not found:
-        return "not measured"
-    return (
-        "holds"
-        if len(real) == len(found) and all(c.difference * better > 0 for c in real.values())
-        else "cannot be told"
-    )
-
-
-def field(book: Book, key: str) -> dict[str, list[Line]]:
-    """The methods that are measured wherever MaC-Cal is, each with its lines there."""
-    settings = [s for s in book.settings if (line := book.get(s, "maccal")) and line.values(key)]
-    found = {
-        name: [line for s in settings if (line := book.get(s, name)) and line.values(key)]
-        for name in TITLES
-    }
-    return {name: lines for name, lines in found.items() if lines and len(lines) == len(settings)}
-
-
-def average(lines: Sequence[Line], key: str) -> float:
-    return fmean(line.mean(key) for line in lines)
-
-
 def lowest(book: Book, key: str, words: str) -> Claim:
-    there = field(book, key)
-    others = {name: lines for name, lines in there.items() if name != "maccal"}
+    there = measured_everywhere(book, key)
+    others = {name: lines for name, lines in there.items() if name != OURS}
     if not others:
-        return Claim(
-            words, "not measured", "No runs of MaC-Cal and another method on the same data."
-        )
-    found = {name: contrast(there["maccal"], lines, key) for name, lines in others.items()}
-    nearest = min(others, key=lambda name: average(others[name], key))
+        return Claim(words, "not measured", NO_OTHER)
+    found = {name: contrast(there[OURS], lines, key) for name, lines in others.items()}
+    means = {name: average(lines, key) for name, lines in there.items()}
+    nearest = min(others, key=lambda name: means[name])
+    here = counted(len(there[OURS]), "setting")
     evidence = (
-        f"{points(average(there['maccal'], key))} % over {counted(len(there['maccal']), 'setting')}; lowest of "
-        f"{counted(len(others), 'other')}: {titled(nearest)}, {points(average(others[nearest], key))} % ({shown(found[nearest])})."
+        f"{points(means[OURS])} % over {here}; lowest of {counted(len(others), 'other')}: "
+        f"{title(nearest)}, {points(means[nearest])} % ({shown(found[nearest])})."
     )
-    evidence += tally(found) + yardstick(book, there["maccal"], key)
-    return Claim(words, judged(found, len(TITLES) - 1), evidence + absent(set(TITLES) - set(there)))
-
-
-def temperatures(book: Book, ours: Sequence[Line], key: str) -> list[Line]:
-    """The lines of the temperature in the same settings, if it is measured in all."""
-    lines = [
-        line for own in ours if (line := book.get(own.setting, "temperature")) and line.values(key)
-    ]
-    return lines if len(lines) == len(ours) else []
+    evidence += tally(found) + yardstick(book, there[OURS], key) + absent(set(TITLES) - set(there))
+    return Claim(words, judged(found, len(TITLES) - 1), evidence)
 
 
 def yardstick(book: Book, ours: Sequence[Line], key: str) -> str:
@@ -153,131 +92,126 @@ def yardstick(book: Book, ours: Sequence[Line], key: str) -> str:
     if not lines:
         return ""
     found = shown(contrast(ours, lines, key))
-    return f" A temperature fitted on the held-out labels that MaC-Cal's feedback sees: {points(average(lines, key))} % ({found})."
+    return (
+        " A temperature fitted on the held-out labels that MaC-Cal's feedback sees: "
+        f"{points(average(lines, key))} % ({found})."
+    )
 
 
 def best_rank(book: Book) -> Claim:
     """Ranks have no interval of their own: only seeds can tell."""
-    words, there = "MaC-Cal has the best mean rank of all methods by ECE.", field(book, "ece")
+    words = "MaC-Cal has the best mean rank of all methods by ECE."
+    there = measured_everywhere(book, "ece")
     if len(there) < 2:
-        return Claim(
-            words, "not measured", "No runs of MaC-Cal and another method on the same data."
-        )
-    seeds = sorted(
-        set.intersection(*(set(line.values("ece")) for lines in there.values() for line in lines))
-    )
-    by_seed = [ranks(there, lambda line, s=seed: line.values("ece")[s]) for seed in seeds]  # type: ignore[misc]
+        return Claim(words, "not measured", NO_OTHER)
     overall = ranks(there, lambda line: line.mean("ece"))
-    found = {
-        name: paired([r["maccal"] - r[name] for r in by_seed]) for name in there if name != "maccal"
-    }
+    found = rank_contrasts(there)
     nearest = min(found, key=lambda name: overall[name])
-    evidence = f"Mean rank {overall['maccal']:.2f} of {len(there)}; best other: {titled(nearest)}, {overall[nearest]:.2f}"
+    evidence = (
+        f"Mean rank {overall[OURS]:.2f} of {len(there)}; "
+        f"best other: {title(nearest)}, {overall[nearest]:.2f}"
+    )
     test = found[nearest]
-    evidence += (
-        f" ({chance(test.p_value)}, {test.how})."
-        if test
-        else "; one seed, and ranks without seeds have no interval."
-    )
-    return Claim(words, judged(found, len(TITLES) - 1), evidence + absent(set(TITLES) - set(there)))
+    if test is None:
+        evidence += "; one seed, and ranks without seeds have no interval."
+    else:
+        evidence += f" ({chance(test.p_value)}, {test.how})."
+    evidence += absent(set(TITLES) - set(there))
+    return Claim(words, judged(found, len(TITLES) - 1), evidence)
 
 
-def ranks(there: Mapping[str, list[Line]], value: Callable[[Line], float]) -> dict[str, float]:
-    """Mean over settings of each method's rank there; ties share theirs."""
-    placed = [
-        rankdata([value(lines[s]) for lines in there.values()]) for s in range(len(there["maccal"]))
-    ]
-    return {name: fmean(float(place[i]) for place in placed) for i, name in enumerate(there)}
+def rank_contrasts(there: dict[str, list[Line]]) -> dict[str, Contrast | None]:
+    """MaC-Cal's mean rank less each other method's, seed by seed."""
+    every = list(chain.from_iterable(there.values()))
+    differences: dict[str, list[float]] = {name: [] for name in there if name != OURS}
+    for seed in shared_seeds(every, "ece"):
+        placed = ranks(there, partial(ece_of, seed))
+        for name, found in differences.items():
+            found.append(placed[OURS] - placed[name])
+    return {name: paired(found) for name, found in differences.items()}
 
 
-def rankdata(values: Sequence[float]) -> list[float]:
-    """The rank of each, from 1; equal values share the mean of theirs.
-
-    >>> rankdata([0.3, 0.1, 0.3])
-    [2.5, 1.0, 2.5]
-    """
-    numbers = np.asarray(values)
-    return [float((numbers < one).sum() + ((numbers == one).sum() + 1) / 2) for one in numbers]
-
-
-def paired(differences: Sequence[float]) -> Contrast | None:
-    """The test of numbers a seed; None of fewer than two."""
-    if len(differences) < 2:
-        return None
-    return against_zero(
-        fmean(differences), stdev(differences) / math.sqrt(len(differences)), len(differences)
-    )
+def ece_of(seed: int, line: Line) -> float:
+    return line.runs[seed].number("ece")
 
 
 def both(book: Book, name: str, other: str, key: str) -> tuple[list[Line], list[Line]]:
     """The lines of two methods wherever both are measured."""
-    pairs = [(book.get(s, name), book.get(s, other)) for s in book.settings]
-    there = [(a, b) for a, b in pairs if a and b and a.values(key) and b.values(key)]
-    return [a for a, _ in there], [b for _, b in there]
+    first, second = [], []
+    for setting in book.settings:
+        one, two = book.get(setting, name), book.get(setting, other)
+        if one and two and one.values(key) and two.values(key):
+            first.append(one)
+            second.append(two)
+    return first, second
 
 
 def against_vanilla(book: Book, key: str, words: str, better: int) -> Claim:
-    ours, vanilla = both(book, "maccal", "vanilla", key)
+    ours, vanilla = both(book, OURS, "vanilla", key)
     if not ours:
         return Claim(words, "not measured", "No such numbers of both.")
     found = contrast(ours, vanilla, key)
     evidence = (
-        f"{points(average(ours, key))} % against {points(average(vanilla, key))} % over {counted(len(ours), 'setting')} "
-        f"({shown(found)})."
+        f"{points(average(ours, key))} % against {points(average(vanilla, key))} % "
+        f"over {counted(len(ours), 'setting')} ({shown(found)})."
     )
     return Claim(words, judged({"vanilla": found}, 1, better), evidence)
 
 
 def added(book: Book) -> Claim:
     words = "Adding MaC-Cal to any of ten other methods lowers its ECE."
-    names = {name: both(book, name, name.removesuffix("+maccal"), "ece") for name in COMBINATIONS}
-    found = {
-        name.removesuffix("+maccal"): contrast(*pair) for name, pair in names.items() if pair[0]
-    }
+    found = {}
+    for name in COMBINED:
+        with_ours, alone = both(book, f"{name}+maccal", name, "ece")
+        if with_ours:
+            found[name] = contrast(with_ours, alone)
     if not found:
         return Claim(words, "not measured", "No runs of a method with and without MaC-Cal.")
-    parts = "; ".join(f"{titled(name)} {shown(c)}" for name, c in found.items())
-    missing = {name.removesuffix("+maccal") for name in COMBINATIONS} - set(found)
-    return Claim(
-        words,
-        judged(found, len(COMBINATIONS)),
-        f"Change of ECE: {parts}." + tally(found) + absent(missing),
-    )
+    parts = each_shown({title(name): one for name, one in found.items()})
+    evidence = f"Change of ECE: {parts}.{tally(found)}{absent(set(COMBINED) - set(found))}"
+    return Claim(words, judged(found, len(COMBINED)), evidence)
 
 
 def accuracy_kept(book: Book) -> Claim:
     """An equivalence: the whole interval must lie above what may be lost."""
     words = f"MaC-Cal keeps accuracy: it loses at most {100 * KEPT:.0f} point."
-    ours, vanilla = both(book, "maccal", "vanilla", "accuracy")
+    ours, vanilla = both(book, OURS, "vanilla", "accuracy")
     found = contrast(ours, vanilla, "accuracy")
     if found is None:
         return Claim(words, "not measured", "No runs of MaC-Cal and of vanilla on the same data.")
-    evidence = f"{points(average(ours, 'accuracy'))} % against {points(average(vanilla, 'accuracy'))} % ({shown(found)})."
+    evidence = (
+        f"{points(average(ours, 'accuracy'))} % against "
+        f"{points(average(vanilla, 'accuracy'))} % ({shown(found)})."
+    )
     return Claim(words, within(-found.high, -found.low, KEPT), evidence)
-
-
-def within(low: float, high: float, most: float) -> Verdict:
-    """Whether what lies somewhere between low and high is at most so much."""
-    return "holds" if high <= most else "does not hold" if low > most else "cannot be told"
 
 
 def cheap(book: Book) -> Claim:
     words = f"The second stage costs little: at most {100 * CHEAP:.0f} % of the first."
-    ours, first = both(book, "maccal", "vanilla", "trained.seconds")
-    times = [
-        (a.values("trained.seconds"), b.values("trained.seconds"))
-        for a, b in zip(ours, first, strict=True)
-    ]
-    shares = [
-        a[seed] / b[seed] for a, b in times for seed in sorted(set(a) & set(b)) if b[seed] > 0
-    ]
+    shares = stage2_shares(book)
     if not shares:
         return Claim(words, "not measured", "No timed runs of MaC-Cal and its first stage.")
-    evidence = f"It took {100 * fmean(shares):.1f} % of the first stage's time on average over {counted(len(shares), 'run')}"
-    if (found := paired(shares)) is None:
+    evidence = (
+        f"It took {100 * fmean(shares):.1f} % of the first stage's time "
+        f"on average over {counted(len(shares), 'run')}"
+    )
+    found = paired(shares)
+    if found is None:
         return Claim(words, "cannot be told", evidence + "; one run says nothing of others.")
     reach = f", 95 % interval {100 * found.low:.1f} to {100 * found.high:.1f} %."
     return Claim(words, within(found.low, found.high, CHEAP), evidence + reach)
+
+
+def stage2_shares(book: Book) -> list[float]:
+    """The seconds of each run of MaC-Cal over those of its stage I."""
+    key = "trained.seconds"
+    shares = []
+    for ours, vanilla in zip(*both(book, OURS, "vanilla", key), strict=True):
+        own, first = ours.values(key), vanilla.values(key)
+        for seed in shared_seeds([ours, vanilla], key):
+            if first[seed] > 0:
+                shares.append(own[seed] / first[seed])
+    return shares
 
 
 def ablated(book: Book, setting: Setting, name: str) -> Line | None:
@@ -285,165 +219,69 @@ def ablated(book: Book, setting: Setting, name: str) -> Line | None:
     if name == "vanilla":
         return book.get(setting, "vanilla")
     wanted = asdict(Stage2.ablation(name))
-    lines = (line for line in book.lines if line.setting == setting and line.method == "maccal")
-    held_out = (line for line in lines if head_of(line).get("feedback") in (None, "held-out"))
-    return next((line for line in held_out if head_of(line).get("stage2") == wanted), None)
-
-
-def head_of(line: Line) -> Row:
-    """What the line's runs say of themselves; they differ in the seed alone."""
-    run: Row = next(iter(line.runs.values()))["run"]
-    return run
+    for line in book.lines:
+        ran = line.ran
+        ours = line.setting == setting and ran.method == OURS
+        if ours and ran.feedback in (None, "held-out") and ran.calibration == wanted:
+            return line
+    return None
 
 
 def steps(book: Book) -> Claim:
-    words, names = "Every step of the ablation lowers ECE.", list(ABLATION)
+    words = "Every step of the ablation lowers ECE."
+    names = list(ABLATION)
     found: dict[str, Contrast | None] = {}
     for before, after in pairwise(names):
-        pairs = [(ablated(book, s, after), ablated(book, s, before)) for s in book.settings]
-        there = [(a, b) for a, b in pairs if a and b]
-        if there:
-            found[after] = contrast([a for a, _ in there], [b for _, b in there])
+        first, second = [], []
+        for setting in book.settings:
+            one, two = ablated(book, setting, after), ablated(book, setting, before)
+            if one and two:
+                first.append(one)
+                second.append(two)
+        if first:
+            found[after] = contrast(first, second)
     if not found:
         return Claim(words, "not measured", "No runs of the ablation.")
-    parts = "; ".join(f"{name} {shown(c)}" for name, c in found.items())
-    return Claim(words, judged(found, len(names) - 1), f"Change of ECE with each: {parts}.")
+    evidence = f"Change of ECE with each: {each_shown(found)}."
+    return Claim(words, judged(found, len(names) - 1), evidence)
 
 
 def gammas(book: Book) -> dict[float, Line]:
     """The lines of the gamma figure: feedback from the training rows, where alone gamma matters."""
-    lines = [
-        line
-        for line in book.lines
-        if line.method == "maccal" and head_of(line).get("feedback") == "training"
-    ]
-    found = {(head_of(line).get("stage2") or {}).get("gamma"): line for line in lines}
-    return dict(
-        sorted(
-            (gamma, line)
-            for gamma, line in found.items()
-            if gamma is not None and line.values("ece")
-        )
-    )
+    found = {}
+    for line in book.lines:
+        if line.method == OURS and line.ran.feedback == "training" and line.values("ece"):
+            gamma = (line.ran.calibration or {}).get("gamma")
+            if gamma is not None:
+                found[gamma] = line
+    return dict(sorted(found.items()))
 
 
 def better_at_every_gamma(book: Book) -> Claim:
-    words, lines = (
-        "Without held-out labels, MaC-Cal lowers vanilla's ECE over a wide range of gamma.",
-        gammas(book),
-    )
-    pairs = {
-        f"{gamma:g}": (line, book.get(line.setting, "vanilla")) for gamma, line in lines.items()
-    }
-    found = {name: contrast([line], [other]) for name, (line, other) in pairs.items() if other}
+    words = "Without held-out labels, MaC-Cal lowers vanilla's ECE over a wide range of gamma."
+    found = {}
+    for gamma, line in gammas(book).items():
+        other = book.get(line.setting, "vanilla")
+        if other is not None:
+            found[f"{gamma:g}"] = contrast([line], [other])
     if len(found) < 3:
         return Claim(words, "not measured", "Fewer than three values of gamma.")
-    parts = "; ".join(f"{name} {shown(c)}" for name, c in found.items())
-    return Claim(words, judged(found, 3), f"Change of ECE at gamma {parts}.")
+    return Claim(words, judged(found, 3), f"Change of ECE at gamma {each_shown(found)}.")
 
 
 def steady_in_gamma(book: Book) -> Claim:
-    words, lines = (
-        f"MaC-Cal is hardly sensitive to gamma: ECE moves by at most {100 * STEADY:.0f} point.",
-        gammas(book),
-    )
+    words = f"MaC-Cal is hardly sensitive to gamma: ECE moves by at most {100 * STEADY:.0f} point."
+    lines = gammas(book)
     if len(lines) < 3:
         return Claim(words, "not measured", "Fewer than three values of gamma.")
-    order = sorted(lines, key=lambda gamma: lines[gamma].mean("ece"))
-    found = contrast([lines[order[-1]]], [lines[order[0]]])
-    ends = [
-        f"{points(lines[gamma].mean('ece'))} % at gamma {gamma:g}"
-        for gamma in (order[0], order[-1])
-    ]
-    verdict = within(found.low, found.high, STEADY) if found else "not measured"
+    eces = {gamma: line.mean("ece") for gamma, line in lines.items()}
+    low = min(eces, key=eces.__getitem__)
+    high = max(reversed(eces), key=eces.__getitem__)
+    found = contrast([lines[high]], [lines[low]])
+    evidence = (
+        f"{len(lines)} values: lowest {points(eces[low])} % at gamma {low:g}, "
+        f"highest {points(eces[high])} % at gamma {high:g} ({shown(found)})."
+    )
     return Claim(
-        words,
-        verdict,
-        f"{len(lines)} values: lowest {ends[0]}, highest {ends[1]} ({shown(found)}).",
+        words, within(found.low, found.high, STEADY) if found else "not measured", evidence
     )
-
-
-def shown(found: Contrast | None) -> str:
-    """A difference in points and its test."""
-    if found is None:
-        return "no seed in common"
-    note = ", both within the band of a calibrated model" if found.alike else ""
-    return (
-        f"{points(found.difference, sign=True)} points, {chance(found.p_value)}, {found.how}{note}"
-    )
-
-
-def counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' if count != 1 else ''}"
-
-
-def tally(found: Found) -> str:
-    low, high = (
-        sum(1 for c in found.values() if c and c.real and c.difference * sign > 0)
-        for sign in (-1, 1)
-    )
-    return (
-        f" Really lower in {low} of {counted(len(found), 'comparison')}, really higher in {high}."
-    )
-
-
-def absent(names: set[str]) -> str:
-    listed = [titled(name) for name in TITLES if name in names]
-    return f" Not measured everywhere: {', '.join(listed)}." if listed else ""
-
-
-def standing(rows: Sequence[Row]) -> dict[str, Any]:
-    """Mean ECE (a fraction) and mean rank of every method measured wherever MaC-Cal is, and the
-    paper's on the same data sets.
-
-    `temperature` is the mean ECE of the yardstick, which has no rank.
-
-    The paper's are of the same networks where it has them, else of its own networks on these data
-    sets; None where there is none."""
-    book = Book.of(rows)
-    there = field(book, "ece")
-    if not there:
-        return dict.fromkeys(("ece", "rank", "paper_ece", "paper_rank", "temperature")) | {
-            "settings": [],
-            "eces": {},
-            "ranks": {},
-        }
-    settings = [line.setting for line in there["maccal"]]
-    eces, placed = (
-        {name: average(lines, "ece") for name, lines in there.items()},
-        ranks(there, lambda line: line.mean("ece")),
-    )
-    scaled = temperatures(book, there["maccal"], "ece")
-    yard = average(scaled, "ece") if scaled else None
-    ours = {
-        "temperature": yard,
-        "ece": eces["maccal"],
-        "rank": placed["maccal"],
-        "settings": settings,
-        "eces": eces,
-        "ranks": placed,
-    }
-    return ours | published(settings)
-
-
-def published(settings: Sequence[Setting]) -> dict[str, float | None]:
-    """The paper's mean ECE and mean rank of MaC-Cal in these settings."""
-    table, exact = paper.table("table1"), {(s.data, s.model) for s in settings}
-    cells = [r for r in table if (r["data"], r["model"]) in exact] or [
-        r for r in table if r["data"] in {d for d, _ in exact}
-    ]
-    places = dict.fromkeys((r["data"], r["model"]) for r in cells)
-    columns = [
-        {r["method"]: r["ece"] / 100 for r in cells if (r["data"], r["model"]) == place}
-        for place in places
-    ]
-    if not columns:
-        return {"paper_ece": None, "paper_rank": None}
-    placed = [
-        dict(zip(column, rankdata(list(column.values())), strict=True))["maccal"]
-        for column in columns
-    ]
-    return {
-        "paper_ece": fmean(column["maccal"] for column in columns),
-        "paper_rank": fmean(map(float, placed)),
-    }

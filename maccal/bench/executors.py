@@ -1,7 +1,7 @@
 """Who makes the runs of a grid: processes on this machine, or a Ray cluster.
 
-    work(jobs, make, Local(workers=2))                     a process a run, the cores shared out between them
-    work(jobs, make, Ray(address="auto", gpus=1))          a Ray task a run, tried again when its worker dies
+    work(jobs, make, Local(workers=2))                one process per run; they share the cores
+    work(jobs, make, Ray(address="auto", gpus=1))     one Ray task per run, tried again when it dies
 
 A run waits for its stage I. One that fails leaves its error in error.json and does not stop the
 others, except those that build on it. What is done already is not made again, so a grid that was
@@ -150,7 +150,9 @@ def processes(make: Make) -> Any:
 
 def ended(running: dict[BaseProcess, Job]) -> list[BaseProcess]:
     sentinels = {process.sentinel: process for process in running}
-    return [sentinels[sentinel] for sentinel in wait(list(sentinels))] if sentinels else []  # type: ignore[index]
+    if not sentinels:
+        return []
+    return [sentinels[sentinel] for sentinel in wait(list(sentinels))]  # type: ignore[index]
 
 
 def outcome(process: BaseProcess, error_file: Path) -> str | None:
@@ -165,7 +167,7 @@ def outcome(process: BaseProcess, error_file: Path) -> str | None:
 def on_ray(
     todo: list[Job], make: Make, runs: Path, executor: Ray
 ) -> Iterator[tuple[Job, str | None]]:
-    """A task a run.
+    """One task per run.
 
     A task of stage II takes the outcome of its stage I, so Ray starts it afterwards.
     """
@@ -174,12 +176,9 @@ def on_ray(
     except ImportError as error:
         raise ValueError("the executor ray needs the package: pip install 'maccal[ray]'") from error
     with cluster(ray, executor.address):
-        options = {
-            "num_cpus": executor.cpus,
-            "num_gpus": executor.gpus,
-            "max_retries": executor.retries,
-        }
-        task = ray.remote(remote).options(**options)
+        task = ray.remote(remote).options(
+            num_cpus=executor.cpus, num_gpus=executor.gpus, max_retries=executor.retries
+        )
         names = [job.config.name for job in todo]
         refs: dict[str, Any] = {}
         jobs = {}

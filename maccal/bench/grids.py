@@ -1,8 +1,8 @@
 """The paper's tables and figures as grids of runs: what each needs, what is there, and what the
 rest will cost.
 
-    jobs("table1", "cpu", seeds=(1, 2, 3))    the runs of a table or figure; "all" is all of them, each once
-    plan(jobs, runs, recorded)                which are done, failed or missing, and the seconds the missing ones will take
+    jobs("table1", "cpu", seeds=(1, 2, 3))    the runs of a table or figure; "all": of all of them
+    plan(jobs, runs, recorded)                what is done, failed, missing, and what that will cost
     remaining(jobs, runs, recorded)           those to be made, with the stage I that they need
     collect(jobs, runs)                       the rows of those that are there
 
@@ -13,19 +13,20 @@ same grid on subsets with a small network, trained without augmentation until va
 images by heart, as the paper's networks do.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
-
-import torch
 
 from maccal.calibration.stage2 import ABLATION, Stage2
 from maccal.evaluation.row import Row, read_row
 from maccal.io import FileError, read_json
 from maccal.methods.registry import COMBINATIONS, EVERY
 from maccal.runs import Config
+from maccal.runs.config import is_of
 from maccal.training.recipe import RECIPES, Recipe
 
 State = Literal["done", "failed", "missing"]
@@ -97,15 +98,11 @@ class Job:
         """Whether it is the row of this very run, whatever the precision of its numbers, with all
         that is to be measured.
         """
-        return (
-            "run" in row
-            and self.extras <= row.keys()
-            and alike(row["run"]) == alike(self.config.about)
-        )
-
-
-def alike(about: Row) -> Row:
-    return {**about, "recipe": {**about.get("recipe", {}), "precision": None}}
+        if row.ran is None or not self.extras <= row.parts:
+            return False
+        precise = replace(self.config.recipe, precision=row.ran.recipe.get("precision", "auto"))
+        # a choice that did not exist when the row was made has its default
+        return is_of(replace(self.config, recipe=precise), row.ran.about)
 
 
 def row_of(job: Job, runs: Path) -> Row | None:
@@ -131,8 +128,9 @@ def read_error(file: Path) -> str:
 class Grid:
     """Makes the jobs of a scale and a seed."""
 
-    def __init__(self, scale: Scale, seed: int, device: torch.device) -> None:
-        self.scale, self.seed, self.device = scale, seed, device
+    def __init__(self, scale: Scale, seed: int) -> None:
+        self.scale = scale
+        self.seed = seed
 
     def job(self, data: str, model: str, method: str, *extras: Extra, **changes: Any) -> Job:
         config = Config(
@@ -144,18 +142,16 @@ class Grid:
             self.scale.recipes[data],
             **changes,
         )
-        return Job(config.settled(self.device), frozenset(extras))
+        return Job(config.planned(), frozenset(extras))
 
     def everywhere(
         self, methods: Sequence[str], *extras: Extra, sets: Sequence[str] | None = None
     ) -> list[Job]:
-        chosen = {data: self.scale.networks[data] for data in sets or self.scale.networks}
-        return [
-            self.job(data, model, name, *extras)
-            for data, models in chosen.items()
-            for model in models
-            for name in methods
-        ]
+        found = []
+        for data in sets or self.scale.networks:
+            for model, name in product(self.scale.networks[data], methods):
+                found.append(self.job(data, model, name, *extras))
+        return found
 
 
 CIFARS = ("cifar10", "cifar100")
@@ -165,19 +161,16 @@ def ablation(grid: Grid) -> list[Job]:
     jobs = [grid.job(data, grid.scale.last, "vanilla") for data in CIFARS]
     # the last: all steps but the restructured head
     heads = [*(Stage2.ablation(row) for row in ABLATION), Stage2()]
-    return jobs + [
-        grid.job(data, grid.scale.last, "maccal", stage2=head) for data in CIFARS for head in heads
-    ]
+    for data, head in product(CIFARS, heads):
+        jobs.append(grid.job(data, grid.scale.last, "maccal", stage2=head))
+    return jobs
 
 
 def mixup(grid: Grid) -> list[Job]:
-    names = [
-        (alpha, name) for alpha in grid.scale.alphas for name in ("mixup", "mit", "mixup+maccal")
-    ]
-    return [
-        grid.job("cifar10", grid.scale.main, name, settings={"alpha": alpha})
-        for alpha, name in names
-    ]
+    found = []
+    for alpha, name in product(grid.scale.alphas, ("mixup", "mit", "mixup+maccal")):
+        found.append(grid.job("cifar10", grid.scale.main, name, settings={"alpha": alpha}))
+    return found
 
 
 def gamma(grid: Grid) -> list[Job]:
@@ -211,22 +204,18 @@ GRIDS: Mapping[str, Callable[[Grid], list[Job]]] = {
 }
 
 
-def jobs(
-    names: str | Sequence[str], scale: str, seeds: Sequence[int], device: torch.device | str = "cpu"
-) -> list[Job]:
+def jobs(names: str | Sequence[str], scale: str, seeds: Sequence[int]) -> list[Job]:
     """The runs of a table or figure, or of several, stage I before what builds on it, each once."""
     keys = [names] if isinstance(names, str) else list(names)
-    if unknown := [key for key in keys if key not in (*GRIDS, "all")]:
+    unknown = [key for key in keys if key not in (*GRIDS, "all")]
+    if unknown:
         raise ValueError(f"no grid {unknown[0]!r}; the grids are {', '.join(GRIDS)} and all")
     if scale not in SCALES:
         raise ValueError(f"no scale {scale!r}; the scales are {', '.join(SCALES)}")
-    grids = [Grid(SCALES[scale], seed, torch.device(device)) for seed in seeds]
-    wanted = [
-        job
-        for grid in grids
-        for key in (GRIDS if "all" in keys else keys)
-        for job in GRIDS[key](grid)
-    ]
+    grids = [Grid(SCALES[scale], seed) for seed in seeds]
+    wanted: list[Job] = []
+    for grid, key in product(grids, GRIDS if "all" in keys else keys):
+        wanted += GRIDS[key](grid)
     merged: dict[str, Job] = {}
     for job in [Job(job.first) for job in wanted] + wanted:
         before = merged.get(job.config.name, job)
@@ -249,17 +238,13 @@ def plan(wanted: Sequence[Job], runs: Path, recorded: Rows = NOTHING) -> Plan:
     """Which runs are there, and what the others will take, judged by those that are."""
     states = {job.config.name: job.state(runs, recorded) for job in wanted}
     known = speeds(wanted, runs, recorded)
-    missing = [
-        known.get(kind(job.config), known.get((*kind(job.config)[:2], "")))
-        for job in wanted
-        if states[job.config.name] != "done"
-    ]
-    return Plan(
-        states,
-        None
-        if any(cost is None for cost in missing)
-        else sum(cost for cost in missing if cost is not None),
-    )
+    total: float | None = 0.0
+    for job in wanted:
+        if states[job.config.name] != "done" and total is not None:
+            data, model, _ = kind(job.config)
+            cost = known.get(kind(job.config), known.get((data, model, "")))
+            total = None if cost is None else total + cost
+    return Plan(states, total)
 
 
 def kind(config: Config) -> tuple[str, str, str]:
@@ -282,16 +267,16 @@ def remaining(wanted: Sequence[Job], runs: Path, recorded: Rows = NOTHING) -> li
 
 
 def speeds(wanted: Sequence[Job], runs: Path, recorded: Rows) -> dict[tuple[str, str, str], float]:
-    """Seconds of a run by data set, network and method, and with "" for the method of any stage I."""
+    """Seconds of a run by data set, network and method; with "" for the method, of any stage I."""
     times: dict[tuple[str, str, str], list[float]] = {}
     for job in wanted:
         row = row_of(job, runs) or recorded.get(job.config.name)
-        if row is not None and "trained" in row:
-            names = [kind(job.config)] + (
-                [] if job.config.stage2 else [(job.config.data, job.config.model, "")]
-            )
+        if row is not None and math.isfinite(row.number("trained.seconds")):
+            names = [kind(job.config)]
+            if job.config.plan.second is None:
+                names.append((job.config.data, job.config.model, ""))
             for name in names:
-                times.setdefault(name, []).append(row["trained"]["seconds"])
+                times.setdefault(name, []).append(row.number("trained.seconds"))
     return {name: median(values) for name, values in times.items()}
 
 
@@ -302,9 +287,10 @@ def collect(wanted: Sequence[Job], runs: Path) -> list[Row]:
     """
     found: list[Row] = []
     for job in wanted:
-        row, error = row_of(job, runs), runs / job.config.name / "error.json"
+        row = row_of(job, runs)
+        error = runs / job.config.name / "error.json"
         if row is not None:
-            found.append({key: value for key, value in row.items() if key != "files"})
+            found.append(replace(row, files=None))
         elif error.is_file():
-            found.append({"name": job.config.name, "error": read_error(error)})
-    return sorted(found, key=lambda row: row["name"])
+            found.append(Row(job.config.name, error=read_error(error)))
+    return sorted(found, key=lambda row: row.name)

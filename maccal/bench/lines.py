@@ -1,251 +1,296 @@
-"""Rows of runs, gathered: a line is the runs of one method on one data set and network, which
-differ in the seed alone.
+"""Rows of runs, gathered: the one aggregator behind tables, figures, claims and page.
 
-    book = Book.of(rows)                                   the lines, sorted; failed runs are left out
-    book.get(setting, "maccal").mean("ece")                over its seeds
-    contrast([maccal], [vanilla], "ece")                   the first less the second, with its test
+    book = Book.of(rows)                         its lines, sorted; failed runs are kept apart
+    book.get(setting, "maccal").mean("ece")      a line is the runs that differ in the seed alone
+    spread([line, other], "ece")                 over seeds: mean, spread, a calibrated model's band
 
-Over several seeds the test is Student's on the differences seed by seed. With one shared seed the
-bootstrap intervals of the two rows stand in for it: they speak of other test images, not of another
-training.
+The spread is the standard deviation over seeds, everywhere. Of one seed it is the run's own 95 %
+interval, which speaks of other test images and not of another training. An average over data sets
+and networks is over the seeds that all of them have.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from scipy.special import ndtr, ndtri, stdtr, stdtrit
-
-from maccal.bench.paper import HEADS, TITLES, YARDSTICKS
-
-Row = Mapping[str, Any]
-LEVEL = 0.05
-NAMES = {**TITLES, **YARDSTICKS, "maccal": "MaC-Cal"}
+from maccal.bench.titles import set_title, title
+from maccal.evaluation.row import Ran, Row, worded
 
 
 class Setting(NamedTuple):
-    """Where a method was tried: data set, how many of its training images (0 is all), and network."""
+    """Where a method was tried: data set, how many of its training images (0 is all), network."""
 
     data: str
     limit: int
     model: str
 
     @property
-    def place(self) -> str:
+    def title(self) -> str:
+        """Of the data set.
+
+        >>> Setting("cifar10", 10_000, "resnet8").title
+        'CIFAR-10, 10,000 images'
         """
-        >>> Setting("cifar10", 10_000, "resnet8").place
-        'cifar10.10000'
+        return set_title(self.data, self.limit)
+
+
+class Variant(NamedTuple):
+    """A method as it was run: both stages, each with what is not as it has it by itself."""
+
+    first: str
+    second: str | None
+    changed: tuple[str, ...] = ()
+    recalibrated: tuple[str, ...] = ()
+
+    @property
+    def stage1(self) -> str:
+        """What the line of its stage I is called in the book."""
+        return ",".join([self.first, *self.changed])
+
+    @property
+    def name(self) -> str:
+        """What its line is called in the book.
+
+        >>> Variant("mixup", "maccal", ("alpha=0.5",)).name, Variant("vanilla", "tst").name
+        ('mixup,alpha=0.5+maccal', 'tst')
         """
-        return f"{self.data}.{self.limit}" if self.limit else self.data
+        if self.second is None:
+            return self.stage1
+        second = ",".join([self.second, *self.recalibrated])
+        return second if self.stage1 == "vanilla" else f"{self.stage1}+{second}"
+
+    @property
+    def title(self) -> str:
+        """As the page calls it; on a second line what was changed.
+
+        >>> Variant("mixup", "maccal", ("alpha=0.5",), ("eta_init=1",)).title
+        'mixup + MaC-Cal\\nalpha=0.5, eta init=1'
+        """
+        stages = (self.first, self.second)
+        if self.second is not None and self.first == "vanilla":
+            stages = (self.second, None)
+        words = [change.replace("_", " ") for change in (*self.changed, *self.recalibrated)]
+        return "\n".join([title(*stages), ", ".join(words)]).strip()
 
 
 @dataclass(frozen=True)
 class Line:
-    """The runs of a method, by seed.
-
-    `variant` is the method and what is not as it has it by itself.
-    """
+    """The runs of a variant in a setting, by seed."""
 
     setting: Setting
-    method: str
-    variant: str
+    made: Variant
     runs: Mapping[int, Row]
 
+    @cached_property
+    def variant(self) -> str:
+        return self.made.name
+
+    @property
+    def ran(self) -> Ran:
+        """What its runs say of themselves; they differ in the seed alone."""
+        found = next(iter(self.runs.values())).ran
+        assert found is not None
+        return found
+
+    @property
+    def method(self) -> str:
+        return self.ran.method
+
+    @property
+    def is_plain(self) -> bool:
+        """A method alone, with its own settings: those of Table 1, and no combinations."""
+        alone = self.made.second is None or self.made.first == "vanilla"
+        return alone and not self.made.changed and not self.made.recalibrated
+
+    def having(self, part: str) -> "Line":
+        """Only the runs that have this part of a row."""
+        return replace(
+            self, runs={seed: row for seed, row in self.runs.items() if getattr(row, part)}
+        )
+
     def values(self, key: str) -> dict[int, float]:
-        """A number of each run that has it, by seed; `key` as in `number`."""
-        found = {seed: number(row, key) for seed, row in self.runs.items()}
+        """A number of each run that has it, by seed; `key` as in Row.number."""
+        found = {seed: row.number(key) for seed, row in self.runs.items()}
         return {seed: value for seed, value in found.items() if math.isfinite(value)}
 
     def mean(self, key: str) -> float:
-        values = self.values(key).values()
-        return fmean(values) if values else math.nan
+        return average([self], key)
 
     def spread(self, key: str) -> float:
         """The standard deviation over seeds; nan of fewer than two."""
-        values = list(self.values(key).values())
-        return stdev(values) if len(values) > 1 else math.nan
+        return spread([self], key).deviation
 
     @property
     def calibrated(self) -> bool:
         """Whether its ECE is within the band of a calibrated model, both averaged over seeds."""
         return self.mean("ece") <= self.mean("ece_null_high")
 
-    @property
-    def first(self) -> str:
-        """The variant that is its stage I: itself, where it has no stage II."""
-        if not set(HEADS) & set(self.method.split("+")):
-            return self.variant
-        return self.variant.rpartition("+")[0] or "vanilla"
 
+class Spread(NamedTuple):
+    """A number over seeds.
 
-def number(row: Row, key: str) -> float:
-    """A number of a row, nan where there is none; dots lead into its parts.
-
-    >>> number({"shift": {"overall": {"ece": 0.1}}}, "shift.overall.ece"), number({}, "ood.mean.auroc")
-    (0.1, nan)
+    low and high are a standard deviation from the mean; of one seed, the ends of its 95 % interval.
     """
-    found: Any = row
-    for part in key.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return float(found) if isinstance(found, int | float) else math.nan
+
+    mean: float
+    deviation: float  # over seeds; nan of fewer than two
+    low: float
+    high: float
+    null_low: float  # where a calibrated model would score
+    null_high: float
+    seeds: int
+
+
+def shared_seeds(lines: Sequence[Line], key: str | None = None) -> list[int]:
+    """The seeds that every line has a run of, with that number if one is named."""
+    found = [set(line.runs if key is None else line.values(key)) for line in lines]
+    return sorted(set.intersection(*found)) if found else []
+
+
+def average(lines: Sequence[Line], key: str) -> float:
+    """The mean over lines of their means over seeds: those that all lines have, if there are any.
+
+    Else each line's own; nan where a line has none.
+    """
+    every = [line.values(key) for line in lines]
+    shared = shared_seeds(lines, key)
+    if not every or not all(every):
+        return math.nan
+    means = []
+    for values in every:
+        means.append(fmean(values[seed] for seed in shared or values))
+    return fmean(means)
+
+
+def spread(lines: Sequence[Line], key: str) -> Spread:
+    """A number of these lines, averaged over them and then over seeds."""
+    mean = average(lines, key)
+    seeds = shared_seeds(lines, key)
+    deviation = math.nan
+    if len(seeds) > 1:
+        by_seed = []
+        for seed in seeds:
+            by_seed.append(fmean(line.runs[seed].number(key) for line in lines))
+        deviation = stdev(by_seed)
+        low, high = mean - deviation, mean + deviation
+    else:
+        # of several rows the mean ends, which lie farther apart than those of their mean
+        low = average(lines, f"{key}_low")
+        high = average(lines, f"{key}_high")
+    return Spread(
+        mean,
+        deviation,
+        low,
+        high,
+        null_low=average(lines, f"{key}_null_low"),
+        null_high=average(lines, f"{key}_null_high"),
+        seeds=len(seeds),
+    )
 
 
 @dataclass(frozen=True)
 class Book:
-    """All lines of the rows, by setting and variant."""
+    """All lines of the rows, by setting and variant, and the runs that failed, by name."""
 
     lines: tuple[Line, ...]
+    failures: tuple[Row, ...] = ()
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> "Book":
-        runs: dict[tuple[Setting, str, str], dict[int, Row]] = {}
-        for row in sorted(
-            (row for row in rows if "run" in row), key=lambda row: (row["run"]["seed"], row["name"])
-        ):
-            about = row["run"]
-            setting = Setting(about["data"], about.get("limit") or 0, about["model"])
-            runs.setdefault((setting, variant(row, setting), about["method"]), {})[
-                about["seed"]
-            ] = row
-        return cls(
-            tuple(
-                Line(setting, method, kind, runs[setting, kind, method])
-                for setting, kind, method in sorted(runs)
-            )
-        )
+    def of(cls, rows: "Rows") -> "Book":
+        """The book of these rows, or this book.
+
+        ValueError where two rows are runs of the same variant and seed: one would hide the other.
+        """
+        if isinstance(rows, Book):
+            return rows
+        found = list(rows)
+        failures = sorted((row for row in found if row.error is not None), key=by_name)
+        lines = []
+        for (setting, made), runs in gathered(found).items():
+            lines.append(Line(setting, made, dict(sorted(runs.items()))))
+        lines.sort(key=lambda line: (line.setting, line.variant))
+        return cls(tuple(lines), tuple(failures))
 
     @cached_property
     def index(self) -> dict[tuple[Setting, str], Line]:
         return {(line.setting, line.variant): line for line in self.lines}
 
-    @property
+    @cached_property
     def settings(self) -> list[Setting]:
         return sorted({line.setting for line in self.lines})
+
+    @cached_property
+    def plain(self) -> list[Line]:
+        """The lines of methods alone, with their own settings."""
+        return [line for line in self.lines if line.is_plain]
 
     def get(self, setting: Setting, variant: str) -> Line | None:
         return self.index.get((setting, variant))
 
     def seconds(self, line: Line) -> dict[int, float]:
         """Of the whole training by seed, both stages; only seeds whose stage I is known."""
-        own, first = line.values("trained.seconds"), self.get(line.setting, line.first)
-        if first is line:
+        own = line.values("trained.seconds")
+        if line.made.second is None:
             return own
+        first = self.get(line.setting, line.made.stage1)
         before = first.values("trained.seconds") if first else {}
         return {seed: before[seed] + own[seed] for seed in own if seed in before}
 
 
-def variant(row: Row, setting: Setting) -> str:
-    """The run's name without data, network and seed; a name that is not of that form stands whole.
-
-    >>> run = {"data": "cifar10", "model": "resnet8", "method": "maccal", "seed": 2}
-    >>> variant({"name": "cifar10-resnet8-maccal,gamma=0.9-s2", "run": run}, Setting("cifar10", 0, "resnet8"))
-    'maccal,gamma=0.9'
-    """
-    name, start, end = row["name"], f"{setting.place}-{setting.model}-", f"-s{row['run']['seed']}"
-    return str(
-        name[len(start) : -len(end)] if name.startswith(start) and name.endswith(end) else name
-    )
+Rows = Book | Iterable[Row]
+Runs = dict[tuple[Setting, Variant], dict[int, Row]]
 
 
-@dataclass(frozen=True)
-class Contrast:
-    """A difference of two methods with its 95 % interval; `seeds` is 1 where intervals of the rows
-    stand in for seeds.
-
-    `alike`: neither can be told from a calibrated model, so that no difference of ECE means
-    anything."""
-
-    difference: float
-    low: float
-    high: float
-    p_value: float
-    seeds: int
-    alike: bool
-
-    @property
-    def real(self) -> bool:
-        return self.p_value <= LEVEL and not self.alike
-
-    @property
-    def how(self) -> str:
-        return f"{self.seeds} seeds" if self.seeds > 1 else "intervals of one seed"
+def by_name(row: Row) -> str:
+    return row.name
 
 
-def contrast(first: Sequence[Line], second: Sequence[Line], key: str = "ece") -> Contrast | None:
-    """First less second, averaged over pairs of lines, on the seeds that all of them share.
-
-    None where they share none.
-    """
-    pairs = [(a.values(key), b.values(key)) for a, b in zip(first, second, strict=True)]
-    seeds = sorted(set.intersection(*(set(a) & set(b) for a, b in pairs))) if pairs else []
-    if not seeds:
-        return None
-    differences = [fmean(a[seed] - b[seed] for a, b in pairs) for seed in seeds]
-    alone = [row for lines in (first, second) for row in (line.runs[seeds[0]] for line in lines)]
-    error = (
-        stdev(differences) / math.sqrt(len(seeds))
-        if len(seeds) > 1
-        else sampling_error(alone, key) / len(pairs)
-    )
-    alike = key == "ece" and all(line.calibrated for lines in (first, second) for line in lines)
-    return against_zero(fmean(differences), error, len(seeds), alike)
+def gathered(rows: Sequence[Row]) -> Runs:
+    """The rows of runs by setting, variant and seed."""
+    usual = usual_recipes(rows)
+    found: Runs = {}
+    for row in sorted(rows, key=by_name):
+        if row.ran is None:
+            continue
+        setting = setting_of(row.ran)
+        runs = found.setdefault((setting, variant_of(row.ran, usual[setting])), {})
+        before = runs.setdefault(row.ran.seed, row)
+        if before != row:
+            raise ValueError(
+                f"{before.name} and {row.name} are runs of the same method and seed; pass one"
+            )
+    return found
 
 
-def sampling_error(rows: Sequence[Row], key: str) -> float:
-    """Of the sum of a number over rows, from their 95 % intervals; nan where a row has none."""
-    widths = [number(row, f"{key}_high") - number(row, f"{key}_low") for row in rows]
-    return math.hypot(*widths) / (2 * float(ndtri(1 - LEVEL / 2)))
+def setting_of(ran: Ran) -> Setting:
+    return Setting(ran.data, ran.limit or 0, ran.model)
 
 
-def against_zero(mean: float, error: float, count: int, alike: bool = False) -> Contrast:
-    """Whether a mean is zero: by Student's t of `count` numbers, by the normal law where there is
-    but one.
-
-    >>> found = against_zero(-0.02, 0.005, 3)
-    >>> round(found.p_value, 4), round(found.high, 4), found.real
-    (0.0572, 0.0015, False)
-    """
-    reach = float(stdtrit(count - 1, 1 - LEVEL / 2) if count > 1 else ndtri(1 - LEVEL / 2)) * error
-    if error == 0:
-        p_value = float(mean == 0)
-    else:
-        far = -abs(mean / error)
-        p_value = 2 * float(stdtr(count - 1, far) if count > 1 else ndtr(far))
-    return Contrast(mean, mean - reach, mean + reach, p_value, count, alike)
+def variant_of(ran: Ran, usual: Mapping[str, Any]) -> Variant:
+    """The method as it was run; a recipe that is not the usual one there is a change too."""
+    other = []
+    for key, value in ran.recipe.items():
+        if key != "precision" and value != usual.get(key, value):
+            other.append(worded(key, value))
+    changed = (*other, *ran.words("settings"))
+    return Variant(ran.first, ran.second, changed, tuple(ran.words("calibration")))
 
 
-def points(value: float, sign: bool = False) -> str:
-    """A fraction in per cent, without the sign for it.
-
-    >>> points(0.0142), points(0.0142, sign=True), points(-0.5, sign=True), points(float("nan"))
-    ('1.42', '+1.42', '−50.00', '–')
-    """
-    if not math.isfinite(value):
-        return "–"
-    return f"{100 * value:{'+' if sign else ''}.2f}".replace("-", "−")
-
-
-def chance(p: float) -> str:
-    """
-    >>> chance(0.0004), chance(0.25), chance(float("nan"))
-    ('p < 0.001', 'p = 0.250', 'no test')
-    """
-    if math.isnan(p):
-        return "no test"
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-
-
-def titled(variant: str) -> str:
-    """A method as the page calls it; on a second line what was changed.
-
-    >>> titled("mbls+maccal"), titled("mixup,alpha=0.5+maccal,gamma=0.9")
-    ('MbLS + MaC-Cal', 'mixup + MaC-Cal\\nalpha=0.5, gamma=0.9')
-    """
-    parts = [part.split(",") for part in variant.split("+")]
-    changes = [change.replace("_", " ") for _, *changed in parts for change in changed]
-    return " + ".join(NAMES.get(name, name) for name, *_ in parts) + (
-        "\n" + ", ".join(changes) if changes else ""
-    )
+def usual_recipes(rows: Sequence[Row]) -> dict[Setting, Mapping[str, Any]]:
+    """The recipe that most runs of a setting have; of equally many, the first by its words."""
+    counts: dict[Setting, Counter[str]] = {}
+    recipes = {}
+    for row in rows:
+        if row.ran is not None:
+            words = repr(sorted(row.ran.recipe.items()))
+            recipes[words] = row.ran.recipe
+            counts.setdefault(setting_of(row.ran), Counter())[words] += 1
+    found = {}
+    for setting, count in counts.items():
+        most = max(count.values())
+        found[setting] = recipes[min(words for words in count if count[words] == most)]
+    return found

@@ -2,14 +2,16 @@
 
     table("table1")                                              the rows of a table, as dicts
     published("table1", method="maccal", data="cifar10", model="resnet50")["ece"]    0.92
-    errata()    figures()                                        what the paper gets wrong, and the eight figures
+    errata(), figures()                                          what it gets wrong, and its figures
 
 table1      Table 1, ECE by method, data and model
-ood         Table 2, AUROC and FPR95 of images from elsewhere: the mean over SVHN and the other CIFAR, on networks it does not name
-combine     Table 3, accuracy and ECE of a method alone and (_ours) with MaC-Cal: the mean over the four networks on CIFAR,
-            ResNet-50 on Tiny-ImageNet
+ood         Table 2, AUROC and FPR95 of images from elsewhere: the mean over SVHN and the other
+            CIFAR, on networks it does not name
+combine     Table 3, accuracy and ECE of a method alone and (_ours) with MaC-Cal: the mean over the
+            four networks on CIFAR, ResNet-50 on Tiny-ImageNet
 cost        Table 4, seconds of the whole training, both stages
-ablation    Table 5; `row` is the name that Stage2.ablation knows, `component` what it adds to the row before
+ablation    Table 5; `row` is the name that Stage2.ablation knows, `component` what it adds to the
+            row before
 
 Names are those of METHODS, DATASETS and MODELS. Where a row's numbers or network are in doubt,
 `erratum` is an id of errata().
@@ -17,6 +19,7 @@ Names are those of METHODS, DATASETS and MODELS. Where a row's numbers or networ
 
 import json
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -78,17 +81,14 @@ def published(name: str, **keys: Any) -> dict[str, Any] | None:
     True
     """
     found = table(name)
-    known = list(dict.fromkeys(key for row in found for key in row))
+    known = list(dict.fromkeys(chain.from_iterable(found)))
     for key in keys:
         if key not in known:
             raise ValueError(f"the rows of {name} have no {key!r}; they have {', '.join(known)}")
-    found = [
-        row for row in found if all(key in row and row[key] == value for key, value in keys.items())
-    ]
+    found = [row for row in found if keys.items() <= row.items()]
     if len(found) > 1:
-        raise ValueError(
-            f"{len(found)} rows of {name} match {keys}; say more of {', '.join(key for key in known if key not in keys)}"
-        )
+        more = ", ".join(key for key in known if key not in keys)
+        raise ValueError(f"{len(found)} rows of {name} match {keys}; say more of {more}")
     return found[0] if found else None
 
 

@@ -37,14 +37,14 @@ def make_job(job: Job, place: Place) -> None:
     """A run of the grid and what else is measured of it; what is there already is left alone."""
     with joined() as device:
         folder = make_run(job.config, runs=place.runs, root=place.root, device=device)
-    row = read_row(folder / "row.json")
-    if "ood" in job.extras and "ood" not in row:
+    missing = job.extras - read_row(folder / "row.json").parts
+    if "ood" in missing:
         sets = OUTSIDE[job.config.data]
         extend_row(folder, ood=ood_run(folder, sets, place.root, device=device))
-    if "shift" in job.extras and "shift" not in row:
+    if "shift" in missing:
         shifted = shift_run(folder, place.root, limit=place.shifted, device=device)
         extend_row(folder, shift=shifted)
-    if "motivation" in job.extras and "motivation" not in row:
+    if "motivation" in missing:
         extend_row(folder, motivation=motivation_run(folder, place.root))
 
 
@@ -111,7 +111,7 @@ def save(wanted: list[Job], runs: Path, file: Path) -> Path:
     process adds.
     """
     with held(file.parent):
-        rows = {**read(file), **{row["name"]: row for row in collect(wanted, runs)}}
+        rows = {**read(file), **{row.name: row for row in collect(wanted, runs)}}
         return write_rows(file, [rows[name] for name in sorted(rows)])
 
 
@@ -120,7 +120,7 @@ def read(file: Path) -> Rows:
     if not file.exists():
         return {}
     try:
-        return {row["name"]: row for row in read_rows(file)}
+        return {row.name: row for row in read_rows(file)}
     except FileError as error:
         again = "or delete it: rows whose runs are there are collected again"
         raise FileError(file, f"{error.problem}; restore it, {again}") from None

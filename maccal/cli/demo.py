@@ -144,7 +144,7 @@ def measured(
 ) -> Evaluated:
     """The numbers of a model; its row tells from which demo."""
     model = measure(predictions, Path(f"{MODELS[predictions.name]}.npz"), **settings)
-    return replace(model, row={**model.row, "demo": origin})
+    return replace(model, row=replace(model.row, notes={"demo": origin}))
 
 
 @contextmanager

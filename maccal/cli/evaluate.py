@@ -157,11 +157,12 @@ def files_of(
     """The row of each model, by where it goes; the parts are of the first."""
     files: dict[Path, str | bytes] = {}
     for model, path in zip(models, paths, strict=True):
-        row: Mapping[str, Any] = model.row
+        row = model.row
         if path.is_dir():
             # other rows go by it, so it stays the folder's
-            own = {**row, "name": readable(settled(path).name)}
-            row = {**whole_row(path, own), **(plain_parts(parts) if path == paths[0] else {})}
+            row = whole_row(path, replace(row, name=readable(settled(path).name)))
+        if path.is_dir() and path == paths[0]:
+            row = replace(row, **plain_parts(parts))
         files[placed(path, model.name, "row.json", out)] = row_text(row)
     return files
 

@@ -5,18 +5,19 @@ Cost: 1,000 rows take about four seconds on one thread, more than half of them m
 which takes two to import, is not needed (benchmarks/report.py)."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import tyro
 from rich.console import Console
 from rich.text import Text
 
 from maccal.bench.claims import claims
+from maccal.bench.lines import Book
 from maccal.cli.failures import answered
-from maccal.evaluation.checks import Row, check_names, check_row
-from maccal.evaluation.row import read_rows
+from maccal.evaluation.row import Row, distinct, read_row, read_rows
 from maccal.evaluation.row import upgrade as upgraded
 from maccal.io import FileError, write_all
 from maccal.report.figures import FIGURES, draw_all, rendered
@@ -34,11 +35,12 @@ def report(
     which of its claims hold here.
 
     Args:
-        rows: .jsonl files of rows, such as results/bench-cpu.jsonl.
+        rows: .jsonl files of rows, such as results/bench-cpu.jsonl; or folders of runs, such as
+            runs/, or the folder of one run.
         out: the page.
         title: of the page.
         figures: folder for the figures, each as <name>.svg and <name>.png.
-        upgrade: first give the rows of files of version 0, which have none, their checksums.
+        upgrade: first make .jsonl files of older formats files of this one.
     """
     if not rows:
         raise ValueError("no file of rows; pass one or more, such as results/bench-cpu.jsonl")
@@ -46,12 +48,13 @@ def report(
         raise ValueError(f"--out {out} is one of the files of rows; pass another name for the page")
     lines = []
     for file in rows if upgrade else ():
-        lines.append(f"{file}: {upgraded(file)} rows of version 0 have checksums now")
-    found = check_names(pair for file in rows for pair in placed_rows(file))
-    files: dict[Path, str | bytes] = {out: leaderboard_page(found, title=title)}
-    lines += [f"{claim.verdict:15} {claim.words}" for claim in claims(found)]
+        if not file.is_dir():
+            lines.append(f"{file}: {upgraded(file)} rows of an older format are of this one now")
+    book = Book.of(distinct(chain.from_iterable(placed_rows(file) for file in rows)))
+    files: dict[Path, str | bytes] = {out: leaderboard_page(book, title=title)}
+    lines += [f"{claim.verdict:15} {claim.words}" for claim in claims(book)]
     if figures:
-        drawn, words = figure_files(found, figures)
+        drawn, words = figure_files(book, figures)
         files |= drawn
         lines += words
     write_all(files)
@@ -61,23 +64,42 @@ def report(
     console.print(Text(f"report: {out}"))
 
 
-def placed_rows(file: Path) -> Iterator[tuple[str, Row]]:
-    """The rows of a file, checked, each with its place; FileError where there is none."""
-    rows = read_rows(file)
+def placed_rows(source: Path) -> Iterator[tuple[str, Row]]:
+    """The rows of a file or of folders of runs, each with its place; FileError where there is none,
+    or one that is not of a run.
+    """
+    if source.is_dir():
+        yield from rows_of_runs(source)
+        return
+    rows = read_rows(source)
     if not rows:
         raise FileError(
-            file, "no rows; expected one JSON object per line, as `maccal bench` writes them"
+            source, "no rows; expected one JSON object per line, as `maccal bench` writes them"
         )
     for number, row in enumerate(rows, 2):  # below the header line
-        check_row(row, file, f"line {number}: ")
-        yield f"{file} line {number}", row
+        if row.ran is None and row.error is None:
+            raise FileError(source, f"line {number}: no 'ran'; it is not the row of a run")
+        yield f"{source} line {number}", row
 
 
-def figure_files(
-    rows: Sequence[Mapping[str, Any]], folder: Path
-) -> tuple[dict[Path, bytes], list[str]]:
+def rows_of_runs(folder: Path) -> Iterator[tuple[str, Row]]:
+    """The rows of the finished runs in a folder, or of the one run that it is."""
+    files = sorted(folder.glob("*/row.json"))
+    if (folder / "row.json").exists():
+        files.append(folder / "row.json")
+    if not files:
+        raise FileError(folder, "no finished run; pass a folder of runs, or a .jsonl file of rows")
+    for file in files:
+        row = read_row(file)
+        if row.ran is None:
+            raise FileError(file, "no 'ran'; it is not the row of a run")
+        # its checksums are of files beside it, and stay with them
+        yield str(file), replace(row, files=None)
+
+
+def figure_files(book: Book, folder: Path) -> tuple[dict[Path, bytes], list[str]]:
     """Each figure as .svg and .png by its path; and which are left out and why, in words."""
-    drawn, absent = draw_all(rows)
+    drawn, absent = draw_all(book)
     files = {}
     for name, figure in drawn.items():
         for kind in ("svg", "png"):

@@ -1,14 +1,15 @@
-"""What a row must hold so that every table and figure of the report can show it.
+"""What the JSON object of a row may hold, so that every table and figure of the report can show it.
 
-    check_row(row, path, "line 3: ")     FileError naming file, line and key, unless the row is one that `maccal bench` writes
-    check_names(rows)                    ValueError where two different rows have one name: one would hide the other
+    check_content(values, path, "line 3: ")     FileError naming file, line and field
 
-A row that failed has `name` and `error`. Any other has `name`, `run` (data, model, method, seed)
-and `ece`; what else it has is checked where it is there. Numbers are checked by type and range: a
-string, a null, NaN or an ECE of 5 (per cent) would otherwise end in a wrong picture or in none.
+A row that failed has `name` and `error`. Any other has `name` and `numbers`; a run's has `ran`
+(data, model, first, second, seed) and `numbers.ece`. What else it has is checked where it is there.
+Numbers are checked by type and range: a string, a null, NaN or an ECE of 5 (per cent) would
+otherwise end in a wrong picture or in none.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from maccal.io import FileError, readable
 
-Row = Mapping[str, Any]
+Values = Mapping[str, Any]
 LONGEST = 300  # letters of a name
 MEASURES = ("accuracy", "ece", "aece", "mce")
 ENDS = ("", "_low", "_high", "_null_low", "_null_high")
@@ -84,29 +85,46 @@ BINS = Kind(
     "a list of bins: count, mean confidence and accuracy", lambda value: is_list(value, is_bin)
 )
 
-REQUIRED = {
-    "name": NAME,
-    "run": RECORD,
-    "run.data": NAME,
-    "run.model": NAME,
-    "run.method": NAME,
-    "run.seed": WHOLE,
-    "ece": FRACTION,
+REQUIRED = {"name": NAME, "numbers": RECORD}
+OF_A_RUN = {
+    "ran": RECORD,
+    "ran.data": NAME,
+    "ran.model": NAME,
+    "ran.first": NAME,
+    "ran.second": NAME,
+    "ran.seed": WHOLE,
+    "numbers.ece": FRACTION,
 }
 OPTIONAL = {
-    "run.limit": COUNT,
-    "run.settings": RECORD,
-    "run.settings.alpha": NUMBER,
-    "run.stage2": RECORD,
-    "run.stage2.gamma": NUMBER,
-    "run.feedback": NAME,
+    "ran.limit": COUNT,
+    "ran.recipe": RECORD,
+    "ran.settings": RECORD,
+    "ran.settings.alpha": NUMBER,
+    "ran.calibration": RECORD,
+    "ran.calibration.gamma": NUMBER,
+    "ran.feedback": NAME,
+    "ran.changes": NAMES,
+    "made_with": RECORD,
+    "made_with.maccal": WORDS,
+    "made_with.commit": WORDS,
+    "made_with.torch": WORDS,
+    "made_with.numpy": WORDS,
+    "made_with.threads": COUNT,
+    "made_with.precision": WORDS,
+    "measured": RECORD,
+    "measured.kind": WORDS,
+    "measured.file": WORDS,
+    "measured.n": COUNT,
+    "measured.classes": COUNT,
+    "measured.bins": COUNT,
+    "measured.resamples": COUNT,
+    "measured.seed": WHOLE,
     "trained": RECORD,
     "trained.epochs": COUNT,
     "trained.seconds": AMOUNT,
     "verdict": WORDS,
     "diagram": BINS,
     "keep": FRACTIONS,
-    "nll": NUMBER,
     "ood": RECORD,
     "ood.mean": RECORD,
     "ood.mean.auroc": FRACTION,
@@ -118,11 +136,30 @@ OPTIONAL = {
     "shift.overall": RECORD,
     "shift.overall.ece_pooled_mean": FRACTION,
     "motivation": RECORD,
-    **{measure + end: FRACTION for measure in MEASURES for end in ENDS},
+    "files": RECORD,
+    "notes": RECORD,
 }
-# may be
-NULL = ("run.limit", "run.stage2", "run.stage2.gamma", "run.feedback", "keep", "nll", "motivation")
+OPTIONAL |= {f"numbers.{measure}{end}": FRACTION for measure, end in product(MEASURES, ENDS)}
+# may be null
+NULL = (
+    "ran.second",
+    "ran.limit",
+    "ran.calibration",
+    "ran.calibration.gamma",
+    "ran.feedback",
+    *(key for key in OPTIONAL if key.startswith(("made_with.", "measured."))),
+)
 FAILED = {"name": NAME, "error": Kind("text without control characters", is_lines)}
+FIELDS = {key.split(".")[0] for key in (*REQUIRED, *OF_A_RUN, *OPTIONAL)}
+
+
+def inside(record: str) -> set[str]:
+    """The fields of a record of a row."""
+    keys = [key.split(".") for key in (*OF_A_RUN, *OPTIONAL)]
+    return {key[1] for key in keys if key[0] == record and key[1:]}
+
+
+INNER = {record: inside(record) for record in ("ran", "made_with", "measured")}
 
 # the arrays of the motivation, each with the sizes of its axes by letter: one letter, one size
 MAP = {"place": "n2", "labels": "n", "entropy": "n", "rows": "n"}
@@ -142,34 +179,56 @@ class Wrong(ValueError):
     """What is wrong with a row."""
 
 
-def check_row(row: Row, path: Path, where: str = "") -> None:
-    """FileError unless the report can show this row.
+def check_content(values: Values, path: Path, where: str = "") -> None:
+    """FileError unless this is a row.
 
     `where` is its place in the file, such as "line 3: ".
     """
     try:
-        if "error" in row and "run" not in row:
-            check_fields(row, FAILED, required=True)
+        if not isinstance(values.get("name"), str):
+            raise Wrong("a row without a name; it was not written by maccal")
+        if "error" in values and "ran" not in values:
+            check_fields(values, FAILED, required=True)
+            check_known(values, set(FAILED), "")
             return
-        check_fields(row, REQUIRED, required=True)
-        check_fields(row, OPTIONAL, required=False)
-        check_lengths(row)
-        check_motivation(row.get("motivation") or {})
+        check_fields(values, REQUIRED, required=True)
+        if "ran" in values:
+            check_fields(values, OF_A_RUN, required=True)
+        check_fields(values, OPTIONAL, required=False)
+        check_numbers(values["numbers"])
+        check_known(values, FIELDS, "")
+        for name, known in INNER.items():
+            check_known(values.get(name, {}), known, f"{name}.")
+        check_lengths(values)
+        check_motivation(values.get("motivation", {}))
     except Wrong as problem:
         raise FileError(path, f"{where}{problem}") from None
 
 
-def check_fields(row: Row, kinds: Mapping[str, Kind], *, required: bool) -> None:
+def check_fields(values: Values, kinds: Mapping[str, Kind], *, required: bool) -> None:
     for key, kind in kinds.items():
         *parts, last = key.split(".")
-        inside: Any = row
+        record: Any = values
         for part in parts:
-            inside = inside.get(part) or {}
-        if last not in inside:
+            record = record.get(part) or {}
+        if last not in record:
             if required:
-                raise Wrong(f"no {key!r}; it is not a row that `maccal bench` writes")
-        elif not kind.test(inside[last]) and not (inside[last] is None and key in NULL):
-            raise Wrong(f"{key} is {shown(inside[last])}; expected {kind.words}")
+                raise Wrong(f"no {key!r}; it is not a row that maccal writes")
+        elif not kind.test(record[last]) and not (record[last] is None and key in NULL):
+            raise Wrong(f"{key} is {shown(record[last])}; expected {kind.words}")
+
+
+def check_numbers(numbers: Values) -> None:
+    """Finite, or null for what JSON cannot say."""
+    for key, value in numbers.items():
+        if value is not None and not NUMBER.test(value):
+            raise Wrong(f"numbers.{key} is {shown(value)}; expected {NUMBER.words}")
+
+
+def check_known(values: Values, known: set[str], where: str) -> None:
+    for key in values:
+        if key not in known:
+            raise Wrong(f"{where}{shown(key)[1:-1]} is no field of a row")
 
 
 def shown(value: Any) -> str:
@@ -182,16 +241,19 @@ def shown(value: Any) -> str:
     return words if len(words) <= 40 else words[:37] + "..."
 
 
-def check_lengths(row: Row) -> None:
+def check_lengths(values: Values) -> None:
     """What must be as long as something else, or be there because of it."""
-    shift, run = row.get("shift", {}), row["run"]
+    shift = values.get("shift", {})
     if len(shift.get("ece_pooled", [])) != len(shift.get("severities", [])):
         raise Wrong("shift.ece_pooled and shift.severities are not of the same length")
     if "severities" in shift and not shift["severities"]:
         raise Wrong("shift.severities is empty")
-    swept = run["method"] == "maccal" and run.get("feedback") == "training"
-    if swept and not NUMBER.test((run.get("stage2") or {}).get("gamma")):
-        raise Wrong("no 'run.stage2.gamma', which a run with feedback from the training rows has")
+    ran = values.get("ran", {})
+    swept = ran.get("second") == "maccal" and ran.get("feedback") == "training"
+    if swept and not NUMBER.test((ran.get("calibration") or {}).get("gamma")):
+        raise Wrong(
+            "no 'ran.calibration.gamma', which a run with feedback from the training rows has"
+        )
 
 
 def check_motivation(parts: Mapping[str, Any]) -> None:
@@ -228,7 +290,7 @@ def as_array(value: Any, axes: int, name: str) -> np.ndarray:
     for _ in range(axes):
         if not all(isinstance(one, list) for one in flat):
             raise Wrong(f"{name} is not a list of numbers, {axes} deep")
-        flat = [number for one in flat for number in one]
+        flat = list(chain.from_iterable(flat))
     if not all(NUMBER.test(number) for number in flat):
         raise Wrong(f"{name} holds what is not a finite number")
     try:
@@ -243,18 +305,3 @@ def sizes_of(value: Any, axes: int) -> list[int]:
         sizes.append(len(value))
         value = value[0] if value else []
     return sizes
-
-
-def check_names(rows: Iterable[tuple[str, Row]]) -> list[Row]:
-    """The rows, each once, from pairs of a place and a row.
-
-    ValueError where two of one name differ.
-    """
-    found: dict[str, tuple[str, Row]] = {}
-    for place, row in rows:
-        before, known = found.setdefault(row["name"], (place, row))
-        if known != row:
-            raise ValueError(
-                f"{place} and {before} have the same name, {row['name']}, and differ; pass one of them"
-            )
-    return [row for _, row in found.values()]

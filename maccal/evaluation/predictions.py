@@ -13,15 +13,15 @@ FileError.
 """
 
 import math
-from dataclasses import dataclass
-from importlib.metadata import version
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from maccal.evaluation.arrays import load_npy, load_npz
 from maccal.evaluation.parquet import read_parquet
+from maccal.evaluation.provenance import provenance
+from maccal.evaluation.row import Measured, Row
 from maccal.evaluation.tables import Columns, read_csv
 from maccal.evaluation.tables import Kind as Kind
 from maccal.io import FileError, readable
@@ -125,20 +125,16 @@ def read_npy(path: Path) -> Columns:
     return Columns({"": array})
 
 
-def row(predictions: Predictions, numbers: Summary, **settings: Any) -> dict[str, Any]:
+def row(predictions: Predictions, numbers: Summary, measured: Measured) -> Row:
     """One row of results: what was measured, how, and with what.
 
-    Numbers JSON cannot say (infinity, NaN) become null.
+    Numbers JSON cannot say (infinity, NaN) become None.
     """
-    made_with = {package: version(package) for package in ("maccal", "torch", "numpy")}
-    plain = {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in numbers.items()
-    }
-    return {
-        "name": predictions.name,
-        "kind": predictions.kind,
-        **settings,
-        **plain,
-        "versions": made_with,
-    }
+    counts = ("n", "classes", "bins")
+    found: dict[str, float | None] = {}
+    for key, value in numbers.items():
+        if key not in (*counts, "verdict"):
+            found[key] = value if math.isfinite(value) else None
+    of = replace(measured, kind=predictions.kind, **{key: numbers[key] for key in counts})
+    verdict = numbers.get("verdict")
+    return Row(predictions.name, None, provenance(), of, found, verdict)

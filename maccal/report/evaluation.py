@@ -3,7 +3,6 @@
 What is measured of one model, or of several on the same rows, and what it means.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +13,9 @@ from markupsafe import Markup
 from maccal.evaluation.evaluated import Compared, Evaluated
 from maccal.metrics import METRICS, Difference, Summary
 from maccal.metrics.summaries import probability, show, span
-from maccal.report.diagrams import plot_keep, plot_reliability, prepare_keep, prepare_reliability
-from maccal.report.page import PLACEHOLDERS, TEMPLATES, svg
+from maccal.report.diagrams import plot_reliability, prepare_reliability
+from maccal.report.keep import plot_keep, prepare_keep
+from maccal.report.page import PLACEHOLDERS, TEMPLATES, in_json, svg
 
 ENDS = ("_low", "_high", "_null_low", "_null_high")
 
@@ -43,45 +43,47 @@ def evaluation_page(
         differences = [Compared(models[0], models[1], differences)]
     pairs = list(differences or [])
     alone = pairs[0].differences if len(models) == 2 and pairs else {}
-    table = [
-        {
-            "key": key,
-            "label": metric.label,
-            "meaning": metric.meaning,
-            "cells": [cell(key, metric.percent, m.numbers, scale(key, models)) for m in models],
-            "difference": change(alone.get(key), metric.percent),
-        }
-        for key, metric in METRICS.items()
-    ]
+    diagrams = [prepare_reliability(model.bins, model.numbers, model.name) for model in models]
     paths = [prepare_keep(history, name) for name, history in (histories or {}).items()]
     return TEMPLATES.get_template("evaluation.html").render(
         models=models,
-        table=table,
+        table=[table_row(key, models, alone) for key in METRICS],
         compared=bool(alone),
-        pairs=[
-            (p, [conclusion(key, d, [p.first, p.second]) for key, d in p.differences.items()])
-            for p in pairs
-        ],
-        figure=svg(
-            plot_reliability(
-                [prepare_reliability(m.bins, m.numbers, m.name) for m in models], PLACEHOLDERS
-            )
-        ),
+        pairs=[(pair, conclusions(pair)) for pair in pairs],
+        figure=svg(plot_reliability(diagrams, PLACEHOLDERS)),
         keep=svg(plot_keep(paths, PLACEHOLDERS)) if paths else None,
         css=Markup((Path(__file__).parent / "templates" / "report.css").read_text()),
-        rows=Markup(json.dumps([m.row for m in models], indent=1).replace("<", "\\u003c")),
+        rows=in_json([model.row.content for model in models], indent=1),
     )
 
 
+def table_row(
+    key: str, models: list[Evaluated], differences: Mapping[str, Difference]
+) -> dict[str, object]:
+    """A metric of every model, and what it means."""
+    metric = METRICS[key]
+    limits = scale(key, models)
+    return {
+        "key": key,
+        "label": metric.label,
+        "meaning": metric.meaning,
+        "cells": [cell(key, metric.percent, model.numbers, limits) for model in models],
+        "difference": change(differences.get(key), metric.percent),
+    }
+
+
+def conclusions(pair: Compared) -> list[str]:
+    both = [pair.first, pair.second]
+    return [conclusion(key, found, both) for key, found in pair.differences.items()]
+
+
 def scale(key: str, models: list[Evaluated]) -> tuple[float, float]:
-    """The common range of a metric's small pictures: from zero, unless the numbers are far from it."""
-    ends = [
-        m.numbers[name]
-        for m in models
-        for name in (key, *(key + end for end in ENDS))
-        if name in m.numbers
-    ]
-    finite = [end for end in ends if math.isfinite(end)] or [0.0]
+    """The common range of a metric's small pictures: from zero, unless all numbers are far off."""
+    finite: list[float] = []
+    for model in models:
+        ends = [model.numbers.get(key + end, math.nan) for end in ("", *ENDS)]
+        finite += [end for end in ends if math.isfinite(end)]
+    finite = finite or [0.0]
     low, high = min(finite), max(finite)
     low = low if low > 0.5 * high else min(low, 0.0)
     return low, high if high > low else low + 1.0
@@ -101,15 +103,16 @@ def picture(key: str, numbers: Summary, limits: tuple[float, float]) -> Markup:
 
     What is infinite or absent is left out.
     """
-    value, low, high, null_low, null_high = (
-        round(4 + 112 * (numbers.get(name, math.nan) - limits[0]) / (limits[1] - limits[0]), 2)
-        for name in (key, *(key + end for end in ENDS))
-    )
+
+    def across(name: str) -> float:
+        share = (numbers.get(name, math.nan) - limits[0]) / (limits[1] - limits[0])
+        return round(4 + 112 * share, 2)
+
+    value, low, high, null_low, null_high = (across(key + end) for end in ("", *ENDS))
     parts = []
     if math.isfinite(null_low + null_high):
-        parts.append(
-            f'<rect class="band" x="{null_low}" y="2" width="{max(1.0, null_high - null_low):.2f}" height="12"/>'
-        )
+        width = max(1.0, null_high - null_low)
+        parts.append(f'<rect class="band" x="{null_low}" y="2" width="{width:.2f}" height="12"/>')
     if math.isfinite(low + high):
         parts.append(f'<path class="reach" d="M{low} 8H{high}"/>')
     if math.isfinite(value):
@@ -134,8 +137,10 @@ def conclusion(key: str, d: Difference, models: list[Evaluated]) -> str:
     if math.isnan(d.difference):
         return f"{metric.label}: no test, one of the models gave a label probability 0."
     if not d.real:
-        return f"{metric.label}: no difference that chance would not explain ({probability(d.p_value)})."
+        test = probability(d.p_value)
+        return f"{metric.label}: no difference that chance would not explain ({test})."
     which = models[1].name if (d.difference > 0) == (key == "accuracy") else models[0].name
     size = show(abs(d.difference), metric.percent).replace(" %", " points")
-    reach = f"95 % interval of the difference {show(d.low, metric.percent)} to {show(d.high, metric.percent)}"
+    low, high = show(d.low, metric.percent), show(d.high, metric.percent)
+    reach = f"95 % interval of the difference {low} to {high}"
     return f"{metric.label}: {which} is better by {size} ({probability(d.p_value)}; {reach})."

@@ -1,15 +1,17 @@
 """Results in, one self-contained HTML file out: no network, inline SVG, light and dark, every user
 string escaped.
 
-    maccal.report.evaluated     the page of one model, or of several on the same rows
+    maccal.report.evaluation     the page of one model, or of several on the same rows
     maccal.report.leaderboard    the page of the benchmark
 
-Here is what both need. Pages are built by Jinja from the templates beside this file. Figures come
-from plots.py; they are drawn in placeholder colours which are then replaced by the page's CSS
-variables, so that one drawing serves both colour schemes. Only tags are changed: what a user calls
-a model is drawn as it is."""
+Here is what both need. Pages are built by Jinja from the templates beside this file. Figures are
+drawn in placeholder colours which are then replaced by the page's CSS variables, so that one
+drawing serves both colour schemes. Only tags are changed: what a user calls a model is drawn as it
+is.
+"""
 
 import io
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
@@ -22,7 +24,7 @@ from markupsafe import Markup
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from maccal.report.diagrams import Theme, any_letters
+from maccal.report.look import Theme, any_letters
 
 
 def listing(words: Sequence[str]) -> str:
@@ -30,7 +32,9 @@ def listing(words: Sequence[str]) -> str:
     >>> listing(["a"]), listing(["a", "b", "c"])
     ('a', 'a, b and c')
     """
-    return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), words[-1]])
+    if len(words) == 1:
+        return words[0]
+    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 TAG = re.compile("<[^<>]*>")
@@ -54,7 +58,8 @@ def svg(figure: Figure, dpi: float = 100) -> Markup:
 
     `dpi` is of what is a picture within the drawing. Figure.savefig would draw all of it twice,
     once for the layout alone."""
-    buffer, before = io.StringIO(), figure.dpi
+    buffer = io.StringIO()
+    before = figure.dpi
     figure.dpi = dpi
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with any_letters(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "maccal"}):
@@ -78,3 +83,10 @@ def coloured(tag: str, colours: Mapping[str, str]) -> str:
     for colour, variable in colours.items():
         tag = tag.replace(colour, variable)
     return tag
+
+
+def in_json(values: Any, indent: int | None = None) -> Markup:
+    """As JSON within a page, where no text can end the script that holds it."""
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(values, indent=indent, separators=separators, allow_nan=False)
+    return Markup(text.replace("<", "\\u003c"))

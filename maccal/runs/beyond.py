@@ -6,6 +6,7 @@ extend_row            puts what they return into its row.json
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from maccal.data.pixels import PIXELS
 from maccal.data.split import subset
 from maccal.distributed import held
 from maccal.evaluation.ood import ood
-from maccal.evaluation.row import write_row
+from maccal.evaluation.row import PARTS, write_row
 from maccal.evaluation.shift import published_shift, shift
-from maccal.runs.folder import PARTS, load_run, predictions_of, read_config, run_of
+from maccal.runs.folder import load_run, predictions_of, read_config, run_of
 from maccal.training import predict
 
 
@@ -93,7 +94,8 @@ def extend_row(folder: Path, **parts: Mapping[str, Any]) -> Path:
     if unknown := set(parts) - set(PARTS):
         raise ValueError(f"no part {min(unknown)!r} of a row; the parts are {', '.join(PARTS)}")
     with held(folder):
-        return write_row(folder / "row.json", run_of(folder)[1] | plain_parts(parts))
+        row = replace(run_of(folder)[1], **plain_parts(parts))
+        return write_row(folder / "row.json", row)
 
 
 def plain_parts(parts: Mapping[str, Any]) -> dict[str, Any]:

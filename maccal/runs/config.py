@@ -1,7 +1,7 @@
 """Config: every choice of a run, checked and settled, and the name of the run's folder."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -12,6 +12,7 @@ import torch
 from maccal.calibration.registry import CALIBRATORS
 from maccal.calibration.task import Choices
 from maccal.data.pixels import PIXELS
+from maccal.evaluation.row import Ran, worded
 from maccal.evaluation.typed import fits, tupled, typed
 from maccal.methods.registry import METHODS, Plan, method, settings_of
 from maccal.models import MODELS
@@ -62,95 +63,52 @@ class Config:
 
     @property
     def recipe_changes(self) -> list[str]:
-        """What is not as the recipe of the data set has it."""
+        """What is not as the recipe of the data set has it, in words."""
         usual = asdict(RECIPES.get(self.data, Recipe()))
-        return changes(asdict(self.recipe), usual, leave_out=UNNAMED)
+        own = asdict(self.recipe)
+        return [worded(key, own[key]) for key in changed(own, usual) if key not in UNNAMED]
 
     @property
     def described_method(self) -> str:
         """The method, or both, each with what is not its own."""
-        plan = self.plan
-        own = settings_of(plan.first, self.data, self.model)
-        first = ",".join([plan.first, *changes(self.settings, own)])
-        if plan.second is None:
+        what = self.ran
+        first = ",".join([what.first, *what.words("settings")])
+        if what.second is None:
             return first
-        parts = [plan.second]
-        if self.stage2 is not None:
-            parts += changes(asdict(self.stage2), asdict(CALIBRATORS[plan.second].choices))
-        if self.feedback not in (None, "held-out"):
-            parts.append(self.feedback)
-        second = ",".join(parts)
+        second = ",".join([what.second, *what.words("calibration")])
         return second if first == "vanilla" else f"{first}+{second}"
 
-    def settled(self, device: torch.device) -> "Config":
-        """With nothing left open; ValueError for what is not known.
-
-        Settings that only stage II has are its own. The precision is settled for this device: call
-        this where the run is made.
-        """
-        planned = self.planned()
-        return replace(planned, recipe=precise(planned.recipe, device))
-
-    def planned(self) -> "Config":
-        """With nothing left open but the precision, which depends on the machine of the run."""
-        plan = self.plan
-        if plan.second is None:
-            own = settings_of(plan.first, self.data, self.model, self.settings)
-            return replace(self, settings=own)
-        choices = self.stage2 or CALIBRATORS[plan.second].choices
-        first: dict[str, Any] = {}
-        second: dict[str, Any] = {}
-        for key, value in self.settings.items():
-            if key not in METHODS[plan.first].settings and hasattr(choices, key):
-                second[key] = like(getattr(choices, key), value)
-            else:
-                first[key] = value
-        return replace(
-            self,
-            method=plan.name,
-            settings=settings_of(plan.first, self.data, self.model, first),
-            stage2=replace(choices, **second),
-            feedback=self.feedback or "held-out",
+    @property
+    def ran(self) -> Ran:
+        """What a row says of this run."""
+        about = self.about
+        return Ran(
+            data=self.data,
+            model=self.model,
+            first=self.plan.first,
+            second=self.plan.second,
+            seed=self.seed,
+            limit=self.limit,
+            recipe=about["recipe"],
+            settings=about["settings"],
+            calibration=about["stage2"],
+            feedback=self.feedback,
+            changes=tuple(self.changes),
         )
 
     @property
-    def about(self) -> dict[str, Any]:
-        """What a row says of its run, as JSON has it."""
-        values: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        return values
+    def changed(values: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
+    """The names of the values that are not as usual.
 
-    @property
-    def content(self) -> dict[str, Any]:
-        """Of config.json: the choices that are not None, and what made the run."""
-        versions = {package: version(package) for package in ("maccal", "torch")}
-        chosen = {key: value for key, value in self.about.items() if value is not None}
-        return chosen | {"versions": versions}
-
-
-def changes(
-    values: Mapping[str, Any], usual: Mapping[str, Any], leave_out: Sequence[str] = ()
-) -> list[str]:
-    """Words for the values that are not as usual."""
-    found = []
-    for key, value in values.items():
-        if key not in leave_out and value != usual[key]:
-            found.append(worded(key, value))
-    return found
+    >>> changed({"alpha": 0.5, "beta": 1.0}, {"alpha": 1.0, "beta": 1.0})
+    ['alpha']
+    """
+    return [key for key, value in values.items() if value != usual[key]]
 
 
 def like(old: Any, new: Any) -> Any:
     """A whole number where one is expected; the command line gives all numbers as floats."""
     return int(new) if isinstance(old, int) and isinstance(new, float) and new.is_integer() else new
-
-
-def worded(key: str, value: Any) -> str:
-    """
-    >>> worded("gamma", 2.0), worded("gammas", (5.0, 3.0)), worded("form", "as coded")
-    ('gamma=2', 'gammas=5;3', 'form=as_coded')
-    """
-    parts = value if isinstance(value, tuple) else (value,)
-    words = [f"{part:g}" if isinstance(part, float) else str(part) for part in parts]
-    return f"{key}={';'.join(words)}".replace(" ", "_")
 
 
 def config_of(values: Mapping[str, Any]) -> Config:

@@ -14,7 +14,7 @@ Every file has a checksum of its own, and row.json, which is written last, ties 
 file that is damaged, or of another run, is refused. maccal/runs/state.py says how they come about.
 """
 
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ import torch
 
 from maccal.calibration.registry import CALIBRATORS
 from maccal.evaluation.predictions import Predictions, read
-from maccal.evaluation.row import read_row
+from maccal.evaluation.row import PARTS as PARTS
+from maccal.evaluation.row import DiagramBin, Row, read_row
 from maccal.io import FileError, checksum, read_bytes, read_json, read_lines, read_tensors
 from maccal.methods.registry import METHODS
 from maccal.models import build
@@ -33,8 +34,6 @@ UNFINISHED = "the training has not ended; the same `maccal train` goes on with i
 AGAIN = "the same `maccal train`, or `maccal calibrate`, writes it anew"
 FILES = ("history.jsonl", "model.safetensors", "test.npz")  # what a row has the checksums of
 CONFIG, HISTORY, MODEL = "config 1", "history 1", "model 1"
-# of a row: measured beyond the test images, or of the network itself
-PARTS = ("ood", "shift", "motivation")
 MEASURED = {"bins": 15, "resamples": 1000, "seed": 0}
 
 
@@ -63,7 +62,7 @@ def fresh(config: Config, classes: int) -> Any:
         return METHODS[config.plan.first].network(build(config.model, classes), config.seed)
 
 
-def run_of(folder: Path) -> tuple[Config, dict[str, Any]]:
+def run_of(folder: Path) -> tuple[Config, Row]:
     """The choices and the row of a finished run.
 
     FileError where it is not finished, or where the two do not belong together.
@@ -75,7 +74,7 @@ def run_of(folder: Path) -> tuple[Config, dict[str, Any]]:
         row = read_row(file)
     except FileError as error:
         raise FileError(file, f"{error.problem}; {AGAIN}") from None
-    if not is_of(config, row.get("run")):
+    if row.ran is None or not is_of(config, row.ran.about):
         raise FileError(
             folder,
             "config.json and row.json are of different runs; delete the one that does not belong here",
@@ -83,9 +82,9 @@ def run_of(folder: Path) -> tuple[Config, dict[str, Any]]:
     return config, row
 
 
-def check_file(folder: Path, name: str, row: Mapping[str, Any]) -> None:
+def check_file(folder: Path, name: str, row: Row) -> None:
     """FileError unless the file is the one that the row was made with."""
-    file, files = folder / name, row.get("files")
+    file, files = folder / name, row.files
     anew = "delete the folder of the run, and the same `maccal train` makes it anew"
     remedy = (
         "the same `maccal train`, or `maccal calibrate`, predicts the images again"
@@ -94,7 +93,7 @@ def check_file(folder: Path, name: str, row: Mapping[str, Any]) -> None:
     )
     if not file.exists():
         raise FileError(folder, f"no {name}; {remedy}")
-    if not isinstance(files, dict) or checksum(read_bytes(file)) != files.get(name):
+    if files is None or checksum(read_bytes(file)) != files.get(name):
         raise FileError(
             file, f"damaged, or of another run: not the file that row.json was made with; {remedy}"
         )
@@ -110,36 +109,39 @@ def read_history(folder: Path) -> History:
     return history
 
 
-def described(folder: Path, config: Config) -> dict[str, Any]:
-    """What a row says of its run beside the numbers: the choices, how long it trained, how sure and
-    right it became, its diagram.
-
-    `diagram` has count, mean confidence and accuracy of each of 15 bins that is not empty; `keep`
-    the path of stage II's."""
+def described(folder: Path, config: Config, row: Row) -> Row:
+    """The measured row with what is said of its run beside the numbers: the choices, how long it
+    trained, how sure and right it became, its diagram, and the path of stage II's keep.
+    """
     history = read_history(folder)
-    paths = {"keep": [round(epoch["keep"], 6) for epoch in history]} if "keep" in history[0] else {}
+    keep = [round(epoch["keep"], 6) for epoch in history] if "keep" in history[0] else []
+    return replace(
+        row,
+        ran=config.ran,
+        trained={"epochs": len(history), **history[-1]},
+        diagram=diagram(folder),
+        keep=tuple(keep),
+    )
+
+
+def diagram(folder: Path) -> tuple[DiagramBin, ...]:
+    """Count, mean confidence and accuracy of each of 15 bins that is not empty."""
     bins = said(folder).bins(MEASURED["bins"])
-    sums = zip(bins.count, bins.confidence, bins.correct, strict=True)
-    diagram = [
-        [int(n), round(float(sure / n), 6), round(float(right / n), 6)]
-        for n, sure, right in sums
-        if n
-    ]
-    return {
-        "run": config.about,
-        "trained": {"epochs": len(history), **history[-1]},
-        "diagram": diagram,
-        **paths,
-    }
+    found = []
+    for count, sure, right in zip(bins.count, bins.confidence, bins.correct, strict=True):
+        if count:
+            confidence, accuracy = float(sure / count), float(right / count)
+            found.append(DiagramBin(int(count), round(confidence, 6), round(accuracy, 6)))
+    return tuple(found)
 
 
-def whole_row(folder: Path, numbers: Mapping[str, Any]) -> dict[str, Any]:
+def whole_row(folder: Path, row: Row) -> Row:
     """The run's row with these numbers; what was measured beyond its test images stays."""
     config, before = run_of(folder)
     for name in ("history.jsonl", "test.npz"):
         check_file(folder, name, before)
-    kept = {part: before[part] for part in ("files", *PARTS) if part in before}
-    return described(folder, config) | dict(numbers) | kept
+    kept = replace(before, name=row.name, measured=row.measured, numbers=row.numbers)
+    return described(folder, config, replace(kept, verdict=row.verdict))
 
 
 def said(folder: Path) -> Predictions:

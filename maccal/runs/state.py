@@ -12,22 +12,24 @@ is opened under its lock (parallel.held).
 """
 
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from maccal.distributed import everywhere, my_rank
 from maccal.evaluation.evaluated import measure
-from maccal.evaluation.row import read_row, write_row
+from maccal.evaluation.provenance import provenance
+from maccal.evaluation.row import Row, read_row, write_row
 from maccal.io import FileError, checksum, read_bytes, sweep, write_json
 from maccal.runs.config import Config, is_of
 from maccal.runs.folder import (
     CONFIG,
     FILES,
     MEASURED,
-    PARTS,
     check_file,
     described,
     read_config,
@@ -97,7 +99,7 @@ def state_of(folder: Path, config: Config) -> State:
     if not (folder / "row.json").exists():
         return "make" if resumable or unsound(folder, config) else "measure"
     row = sound_row(folder)
-    if row is not None and not is_of(config, row.get("run")):
+    if row is not None and not (row.ran and is_of(config, row.ran.about)):
         refuse(folder, "its row.json says so")
     wrong = unsound(folder, config, row)
     if not wrong:
@@ -110,7 +112,7 @@ def state_of(folder: Path, config: Config) -> State:
     raise FileError(folder / name, f"{problem}; {ANEW}")
 
 
-def sound_row(folder: Path) -> dict[str, Any] | None:
+def sound_row(folder: Path) -> Row | None:
     """The row of the folder; None where it is damaged."""
     try:
         return read_row(folder / "row.json")
@@ -118,7 +120,7 @@ def sound_row(folder: Path) -> dict[str, Any] | None:
         return None
 
 
-def unsound(folder: Path, config: Config, row: Mapping[str, Any] | None = None) -> dict[str, str]:
+def unsound(folder: Path, config: Config, row: Row | None = None) -> dict[str, str]:
     """The files of the run that are missing, damaged, or not those of the row, each with its
     problem.
     """
@@ -144,15 +146,20 @@ def measured(folder: Path, config: Config) -> Path:
     What was measured beyond the test images stays.
     """
     file = folder / "row.json"
-    before = sound_row(folder) or {}
-    if file.exists() and not before:
+    before = sound_row(folder)
+    if file.exists() and before is None:
         tell(
             f"{file} is damaged; the run is measured again, but its ood and shift, if it had any, are not"
         )
-    kept = {part: before[part] for part in PARTS if part in before}
-    numbers = measure(said(folder), folder / "test.npz", **MEASURED).row
-    files = {name: checksum(read_bytes(folder / name)) for name in FILES}
-    return write_row(file, described(folder, config) | dict(numbers) | {"files": files} | kept)
+    row = described(folder, config, measure(said(folder), folder / "test.npz", **MEASURED).row)
+    row = replace(
+        row,
+        made_with=provenance(torch.get_num_threads(), config.recipe.precision),
+        files={name: checksum(read_bytes(folder / name)) for name in FILES},
+    )
+    if before is not None:
+        row = replace(row, ood=before.ood, shift=before.shift, motivation=before.motivation)
+    return write_row(file, row)
 
 
 def tell(words: str) -> None:

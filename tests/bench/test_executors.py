@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,8 @@ import pytest
 from maccal.bench.executors import Local, Ray, failed, work
 from maccal.bench.grids import collect, jobs, read_error
 from maccal.cli.main import main
-from maccal.evaluation.row import read_rows, write_row
+from maccal.evaluation.row import Row, read_rows, write_row
+from maccal.runs.folder import ran
 
 WANTED = [job for job in jobs("cost", "cpu", (1,)) if job.config.data == "cifar10"]
 NAMES = [job.config.name for job in WANTED]
@@ -42,8 +44,15 @@ def make(job, runs, trouble="", once=""):
     if job.config.method == once and (folder / "tries").read_text() == "x":
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.05)
-    row = {"name": job.config.name, "run": job.config.about, "trained": {"seconds": 1.0}}
-    write_row(folder / "row.json", row)
+    write_row(
+        folder / "row.json",
+        Row(
+            job.config.name,
+            ran=ran(job.config),
+            trained={"seconds": 1.0},
+            numbers={"ece": 0.5},
+        ),
+    )
 
 
 def done(runs):
@@ -96,8 +105,8 @@ def test_an_error_that_cannot_be_written_or_read_stops_nothing(tmp_path):
     failed(file, "RuntimeError: out of luck")
     assert read_error(file) == "RuntimeError: out of luck"
     file.write_bytes(file.read_bytes().replace(b"luck", b"lack"))
-    (row,) = [row for row in collect(WANTED, tmp_path) if "error" in row]
-    assert "its checksum is wrong" in row["error"]
+    (row,) = [row for row in collect(WANTED, tmp_path) if row.error is not None]
+    assert "its checksum is wrong" in row.error
 
 
 @pytest.mark.slow
@@ -134,9 +143,10 @@ bench_verb.bench(("cost",), "tiny", (1,), workers=2, runs=folder / "runs", resul
 
 
 def rows_without_times(folder):
-    rows = read_rows(folder / "bench-tiny.jsonl")
-    for row in rows:
-        row["trained"].pop("seconds")
+    rows = []
+    for row in read_rows(folder / "bench-tiny.jsonl"):
+        trained = {key: value for key, value in row.trained.items() if key != "seconds"}
+        rows.append(replace(row, trained=trained))
     return rows
 
 

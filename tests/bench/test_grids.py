@@ -7,9 +7,11 @@ import pytest
 from maccal.bench import paper
 from maccal.bench.grids import GRIDS, SCALES, Job, collect, jobs, plan, remaining
 from maccal.data import DATASETS
+from maccal.evaluation.row import Row, write_row
 from maccal.io import write_json
 from maccal.methods.registry import METHODS, YARDSTICKS
 from maccal.models import MODELS
+from maccal.runs.folder import ran
 from maccal.training.recipe import RECIPES
 
 
@@ -66,19 +68,17 @@ def test_runs_are_shared():
 
 
 def row(job, seconds=100.0, **parts):
-    return {
-        "name": job.config.name,
-        "run": job.config.about,
-        "trained": {"seconds": seconds},
-        "ece": 0.1,
-        **parts,
-    }
+    trained, numbers = {"seconds": seconds}, {"ece": 0.1}
+    return Row(job.config.name, ran=ran(job.config), trained=trained, numbers=numbers, **parts)
 
 
 def put(runs, job, file, content):
     folder = runs / job.config.name
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / file, {"row.json": "row 1", "error.json": "error 1"}[file], content)
+    if isinstance(content, Row):
+        write_row(folder / file, content)
+    else:
+        write_json(folder / file, "error 1", content)
 
 
 def test_the_plan(tmp_path):
@@ -99,8 +99,8 @@ def test_the_plan(tmp_path):
     assert found.seconds == 107
     assert plan(wanted, tmp_path).seconds is None  # nothing is known of CIFAR-100
     rows = collect(wanted, tmp_path)
-    assert [r["name"] for r in rows] == sorted(r["name"] for r in rows)
-    assert [r["error"] for r in rows if "error" in r] == ["no room"]
+    assert [r.name for r in rows] == sorted(r.name for r in rows)
+    assert [r.error for r in rows if r.error] == ["no room"]
 
 
 def test_a_run_is_done_when_all_is_measured(tmp_path):
@@ -129,14 +129,14 @@ def test_a_recorded_row_of_another_run_does_not_count(tmp_path):
     default.
     """
     job = next(job for job in jobs("sparsity", "cpu", (1,)) if job.config.stage2)
-    name, about = job.config.name, job.config.about
-    for part, change in {"recipe": {"epochs": 1}, "stage2": {"gamma": 0.5}}.items():
-        other = {"name": name, "run": {**about, part: {**about[part], **change}}}
-        assert job.state(tmp_path, {name: other}) == "missing"
-    elsewhere = {**about, "recipe": {**about["recipe"], "precision": "fp32"}}
+    name, own = job.config.name, ran(job.config)
+    for part, change in {"recipe": {"epochs": 1}, "calibration": {"gamma": 0.5}}.items():
+        other = replace(own, **{part: {**getattr(own, part), **change}})
+        assert job.state(tmp_path, {name: Row(name, ran=other)}) == "missing"
+    elsewhere = replace(own, recipe={**own.recipe, "precision": "fp32"})
     # made on another machine
-    assert job.state(tmp_path, {name: {"name": name, "run": elsewhere}}) == "done"
-    assert job.state(tmp_path, {name: {"name": name, "error": "no room"}}) == "missing"
+    assert job.state(tmp_path, {name: Row(name, ran=elsewhere)}) == "done"
+    assert job.state(tmp_path, {name: Row(name, error="no room")}) == "missing"
 
 
 def test_unknown_names():

@@ -25,10 +25,10 @@ def test_every_run_of_every_grid_is_there(tmp_path):
 
 
 def test_the_networks_know_their_images_by_heart_and_are_overconfident():
-    vanilla = [row for row in ROWS.values() if row["run"]["method"] == "vanilla"]
+    vanilla = [row for row in ROWS.values() if row.ran.method == "vanilla"]
     assert len(vanilla) == 6
-    assert min(row["trained"]["accuracy"] for row in vanilla) >= 0.99
-    assert min(row["ece_low"] for row in vanilla) > 0.2
+    assert min(row.trained["accuracy"] for row in vanilla) >= 0.99
+    assert min(row.numbers["ece_low"] for row in vanilla) > 0.2
 
 
 @pytest.mark.slow

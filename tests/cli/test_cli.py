@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 from commands import refused, run
 
+from maccal.cli import evaluate as cli
 from maccal.cli import report as report_verb
 from maccal.cli.evaluate import told_apart
 from maccal.cli.failures import answered
-from maccal.cli.main import main as cli
 from maccal.evaluation.predictions import read
 from maccal.io import FileError, readable
 from maccal.metrics import softmax, summary
@@ -48,11 +48,11 @@ def test_evaluate(files, monkeypatch, capsys):
         expected = summary(
             logits=saved["logits"], labels=saved["labels"], interval=True, resamples=100
         )
-    assert {key: row[key] for key in expected} == expected
-    assert (
-        f"ECE {100 * row['ece']:.2f} % {100 * row['ece_low']:.2f} % to {100 * row['ece_high']:.2f} %"
-        in out
-    )
+    numbers = row["numbers"]
+    measured = {**numbers, **row["measured"], "verdict": row["verdict"]}
+    assert {key: measured[key] for key in expected} == expected
+    low, high = 100 * numbers["ece_low"], 100 * numbers["ece_high"]
+    assert f"ECE {100 * numbers['ece']:.2f} % {low:.2f} % to {high:.2f} %" in out
     assert row["verdict"] in out
     assert "report: sharp.report.html" in out
     assert (files / "sharp.report.html").read_text().startswith("<!doctype html>")
@@ -105,7 +105,7 @@ def test_two_files_of_one_name_are_two_models(files, monkeypatch, capsys):
         for name in ("sharp", "plain")
     ]
     assert [row["name"] for row in rows] == ["sharp/test", "plain/test"]
-    assert rows[0]["ece"] > 2 * rows[1]["ece"]
+    assert rows[0]["numbers"]["ece"] > 2 * rows[1]["numbers"]["ece"]
     assert "plain/test minus sharp/test" in capsys.readouterr().out
     assert "ECE: plain/test is better by" in (files / "out" / "sharp-test.report.html").read_text()
 
@@ -136,7 +136,7 @@ def test_a_file_is_not_compared_with_itself(files, monkeypatch, capsys):
 
 def test_the_row_of_a_run_keeps_its_name(files, monkeypatch):
     """Other rows go by it, whatever the page calls the model; and what fails writes nothing."""
-    monkeypatch.setattr(cli, "whole_row", lambda folder, numbers: {"run": {}, **numbers})
+    monkeypatch.setattr(cli, "whole_row", lambda folder, row: row)
     monkeypatch.setattr(cli, "predictions_of", predictions_in)
     for name in ("x", "y"):
         (files / name / "run").mkdir(parents=True)
@@ -238,7 +238,7 @@ def test_bare_arrays(files, monkeypatch):
         "--resamples",
         "50",
     )
-    assert json.loads((files / "p.row.json").read_text())["n"] == 600
+    assert json.loads((files / "p.row.json").read_text())["measured"]["n"] == 600
 
 
 def test_other_labels_cannot_be_compared(files, monkeypatch, capsys):

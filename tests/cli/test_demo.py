@@ -65,9 +65,12 @@ def test_rows_agree_with_the_predictions(made):
         predictions = maccal.read(out / f"{stem}.npz")
         row = json.loads((out / f"{stem}.row.json").read_text())
         numbers = predictions.summary(resamples=100)
-        assert {key: row[key] for key in numbers} == numbers == model.numbers
-        assert row["demo"] == {"seed": 1, **asdict(SMALL)}
-        assert (row["file"], row["name"], row["n"]) == (f"{stem}.npz", model.name, 1797 - 700)
+        measured = row["measured"]
+        found = {**row["numbers"], **measured, "verdict": row["verdict"]}
+        assert {key: found[key] for key in numbers} == numbers == model.numbers
+        assert row["notes"] == {"demo": {"seed": 1, **asdict(SMALL)}}
+        assert (measured["file"], row["name"]) == (f"{stem}.npz", model.name)
+        assert measured["n"] == 1797 - 700
 
 
 def test_features(made):

@@ -3,6 +3,8 @@
 import builtins
 import json
 import math
+from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 import pyarrow
@@ -10,6 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from maccal.evaluation.predictions import Predictions, read, row
+from maccal.evaluation.row import Measured, row_of
 from maccal.io import FileError
 from maccal.metrics import softmax
 
@@ -216,8 +219,10 @@ def test_parquet_without_pyarrow(tmp_path, monkeypatch):
 def test_row_is_json():
     """Infinity becomes null: JSON has no word for it."""
     made = Predictions(np.array([[1.0, 0.0], [0.6, 0.4]] * 5), "probs", np.array([1, 0] * 5))
-    result = row(made, made.summary(resamples=20), seed=0)
-    assert json.loads(json.dumps(result, allow_nan=False)) == result
-    assert result["nll"] is None
-    assert math.isclose(result["brier"], (2 + 0.32) / 2)
-    assert set(result["versions"]) == {"maccal", "torch", "numpy"}
+    result = row(made, made.summary(resamples=20), Measured(seed=0))
+    assert row_of(json.loads(json.dumps(result.content, allow_nan=False)), Path("x")) == result
+    assert result.ran is None
+    assert result.numbers["nll"] is None
+    assert math.isclose(result.numbers["brier"], (2 + 0.32) / 2)
+    assert (result.measured.kind, result.measured.n, result.measured.classes) == ("probs", 10, 2)
+    assert result.made_with.torch == version("torch")

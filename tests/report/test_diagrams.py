@@ -9,15 +9,14 @@ from maccal import reliability
 from maccal.metrics import Bins, ece, resampling, softmax, top_label
 from maccal.report.diagrams import (
     LEVEL,
-    Theme,
     Z,
-    plot_keep,
     plot_reliability,
-    prepare_keep,
     prepare_model,
     prepare_reliability,
     quantile,
 )
+from maccal.report.keep import plot_keep, prepare_keep
+from maccal.report.look import Theme
 
 rng = np.random.default_rng(0)
 LOGITS = rng.normal(size=(2000, 4)) * 2

@@ -92,7 +92,7 @@ def test_a_name_is_drawn_as_it_is():
 def test_any_name_can_be_shown(name, shown):
     html, (first, _) = page(name, "second")
     assert html.encode().decode() == html
-    assert first.name == first.row["name"] == readable(name) == shown
+    assert first.name == first.row.name == readable(name) == shown
     assert html.count(f">{shown}<") >= 2  # a heading and the drawing
 
 
@@ -206,7 +206,7 @@ def test_numbers_read_back_from_the_page(browser, tmp_path):
     assert json.loads(
         view.locator("#rows").inner_text()
         or view.evaluate("document.getElementById('rows').textContent")
-    ) == [dict(m.row) for m in shown]
+    ) == [m.row.content for m in shown]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

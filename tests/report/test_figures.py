@@ -10,22 +10,21 @@ from matplotlib.figure import Figure
 from pictures import saved
 
 from maccal.bench.grids import GAMMAS, GRIDS, SCALES, jobs
+from maccal.bench.lines import Book, Setting
+from maccal.bench.titles import set_title, title
 from maccal.evaluation import masks as geometry
+from maccal.evaluation.older import changes, stages
+from maccal.evaluation.row import Ran, Row
 from maccal.methods.registry import METHODS
 from maccal.metrics import Bins, summary, top_label
 from maccal.report import figures
-from maccal.report.diagrams import Theme
 from maccal.report.figures.drawing import WIDTH, apart, bars_say, worded
-from maccal.report.figures.selection import (
-    by_seed,
-    changes,
-    left_out,
-    plain,
-    set_title,
-    spread_of,
-    title,
-)
+from maccal.report.figures.selection import complete, left_out, spreads
+from maccal.report.look import Theme
+from maccal.runs.folder import ran
 
+HERE = Setting("cifar10", 0, "resnet8")
+PARTS = ("shift", "keep", "trained")
 HALF = {"accuracy": 0.01, "ece": 0.005, "aece": 0.006, "mce": 0.05}
 
 
@@ -36,36 +35,30 @@ def row(
 
     The null band is 0.01 to 0.02.
     """
-    run = {
-        "data": data,
-        "model": model,
-        "method": method,
-        "seed": seed,
-        "limit": limit,
-        "feedback": None,
-        "settings": {},
-    }
     numbers = {"accuracy": 1 - ece, "ece": ece, "aece": 2 * ece, "mce": 4 * ece}
-    ends = {
-        f"{key}_{end}": numbers[key] + sign * HALF[key]
-        for key in numbers
-        for end, sign in (("low", -1), ("high", 1))
-    }
-    null = {
-        f"{key}_null_{end}": value
-        for key in numbers
-        for end, value in (("low", 0.01), ("high", 0.02))
-    }
-    folder = f"{data}.{limit}" if limit else data
-    about = {key: more.pop(key) for key in ("settings", "stage2", "feedback") if key in more}
-    name = f"{folder}-{model}-{described or method}-s{seed}"
-    return (
-        {"name": name, "run": run | {"stage2": None} | about, "trained": {"seconds": 100.0}}
-        | numbers
-        | ends
-        | null
-        | more
+    for key, half in HALF.items():
+        middle = numbers[key]
+        numbers |= {f"{key}_low": middle - half, f"{key}_high": middle + half}
+        numbers |= {f"{key}_null_low": 0.01, f"{key}_null_high": 0.02}
+    place = f"{data}.{limit}-{model}" if limit else f"{data}-{model}"
+    name = f"{place}-{described or method}-s{seed}"
+    first, second = stages(method)
+    run = {"data": data, "model": model, "limit": limit, "seed": seed}
+    about = Ran(
+        data,
+        model,
+        first,
+        second,
+        seed,
+        limit=limit,
+        settings=more.pop("settings", {}),
+        calibration=more.pop("stage2", None),
+        feedback=more.pop("feedback", None),
+        changes=tuple(changes(name, run, second)),
     )
+    numbers |= more.pop("numbers", {})
+    more["keep"] = tuple(more.get("keep") or ())
+    return Row(name, ran=about, numbers=numbers, **{"trained": {"seconds": 100.0}, **more})
 
 
 def shifted(*table, severities=(1, 3)):
@@ -129,25 +122,25 @@ def fine(figure, tmp_path):
 # rows
 
 
-def test_a_name_says_what_is_not_the_methods_own():
+def test_a_row_says_what_is_not_the_methods_own():
     mixed = row("mixup+maccal", described="mixup,alpha=0.5+maccal,gamma=0.9", limit=10_000)
-    assert changes(mixed) == {"alpha=0.5", "gamma=0.9"}
-    assert changes(row("maccal", 3)) == set()
-    failed = {"name": "cifar10-resnet8-mit-s1", "error": "out of memory"}
-    kept = plain(
-        [mixed, failed, row("maccal"), row("ls+maccal"), row("fl", described="fl,gamma=1")]
-    )
-    assert [one["name"] for one in kept] == ["cifar10-resnet8-maccal-s1"]
+    failed = Row("cifar10-resnet8-mit-s1", error="out of memory")
+    others = [row("maccal"), row("ls+maccal"), row("fl", described="fl,gamma=1")]
+    book = Book.of([mixed, failed, *others])
+    assert [line.variant for line in book.plain] == ["maccal"]
+    assert book.failures == (failed,)
 
 
 @pytest.mark.parametrize("grid", GRIDS)
-def test_the_names_are_those_of_the_grids(grid):
+def test_the_variants_are_those_of_the_grids(grid):
     """Every run of a grid with a method's own settings is told from those with others."""
     for job in jobs(grid, "cpu", (1,)):
         config = job.config
-        run = {key: getattr(config, key) for key in ("data", "model", "method", "seed", "limit")}
-        own = config.described_method == config.plan.name
-        assert (not changes({"name": config.name, "run": run})) == own
+        row = Row(config.name, ran=ran(config))
+        (line,) = Book.of([row]).lines
+        assert line.variant == config.described_method
+        plain = config.described_method == config.plan.name and "+" not in config.method
+        assert line.is_plain == plain
     assert set(METHODS) <= {one.config.method for one in jobs("table1", "cpu", (1,))}
 
 
@@ -159,32 +152,39 @@ def test_only_complete_seeds_count():
         row("fl", 2),
         row("fl", 1, data="cifar100"),
     ]
-    groups = by_seed(rows, lambda one: one["run"]["method"])
-    assert {
-        name: [[r["run"]["data"] for r in seed] for seed in seeds] for name, seeds in groups.items()
-    } == {"ls": [["cifar10", "cifar100"]]}
-    assert left_out(rows, groups) == ("fl",)
+    lines = Book.of(rows).plain
+    groups = complete(lines)
+    (found,) = groups.values()
+    assert [(line.method, line.setting.data, list(line.runs)) for line in found] == [
+        ("ls", "cifar10", [1]),
+        ("ls", "cifar100", [1]),
+    ]
+    assert left_out(lines, groups) == ("fl",)
 
 
 def test_no_run_hides_another_in_a_figure():
-    """Names of no known form, and the same method and seed: which of the two would be drawn?"""
-    twins = [row("ls") | {"name": name} for name in ("one", "other")]
+    """The same method and seed: which of the two would be drawn?"""
+    twins = [dataclasses.replace(row("ls"), name=name) for name in ("one", "other")]
     with pytest.raises(ValueError, match="one and other are runs of the same method and seed"):
-        by_seed(twins, lambda one: one["run"]["method"])
-    assert "one and other" in figures.draw_all(twins)[1]["averages"]
+        figures.draw_all(twins)
+    more = {"feedback": "training", "data": "cifar100"}
+    same_gamma = [
+        row("maccal", described=f"maccal,{words}training", stage2=stage2, **more)
+        for words, stage2 in (("", {"gamma": 0.9}), ("gamma=0.9,", {"gamma": 0.9}))
+    ]
+    with pytest.raises(ValueError, match="have the same place in the figure; pass one of them"):
+        figures.prepare_gamma(same_gamma)
 
 
-def test_several_seeds_show_their_range_and_one_its_interval():
-    spread = spread_of(
-        [
-            [[row("ls", 1, ece=0.02)], [row("ls", 2, ece=0.06)], [row("ls", 3, ece=0.01)]],
-            [[row("fl", ece=0.04)]],
-        ],
-        "ece",
-    )
+def test_several_seeds_show_their_standard_deviation_and_one_its_interval():
+    """0.02, 0.06 and 0.01: 0.01, 0.03 and 0.02 from their mean, so that the variance is 0.0007."""
+    rows = [row("ls", seed, ece=ece) for seed, ece in ((1, 0.02), (2, 0.06), (3, 0.01))]
+    fl, ls = Book.of([*rows, row("fl", ece=0.04)]).lines
+    spread = spreads([[ls], [fl]], "ece")
+    deviation = 0.0007**0.5
     assert spread.mean.tolist() == pytest.approx([0.03, 0.04])
-    assert spread.low.tolist() == pytest.approx([0.01, 0.035])
-    assert spread.high.tolist() == pytest.approx([0.06, 0.045])
+    assert spread.low.tolist() == pytest.approx([0.03 - deviation, 0.035])
+    assert spread.high.tolist() == pytest.approx([0.03 + deviation, 0.045])
     assert (spread.null_low.tolist(), spread.null_high.tolist()) == (
         pytest.approx([0.01] * 2),
         pytest.approx([0.02] * 2),
@@ -193,8 +193,8 @@ def test_several_seeds_show_their_range_and_one_its_interval():
 
 
 def test_words():
-    assert (title("vtst+maccal"), title("temperature")) == ("VTST + MaC-Cal", "temperature")
-    assert (set_title("tiny-imagenet"), set_title("mine.500")) == (
+    assert (title("vtst", "maccal"), title("temperature")) == ("VTST + MaC-Cal", "Temperature")
+    assert (set_title("tiny-imagenet"), set_title("mine", 500)) == (
         "Tiny-ImageNet",
         "mine, 500 images",
     )
@@ -224,7 +224,7 @@ def average_rows():
         *rows,
         row("mit", 1),
         row("maccal", 3, ece=0.9, described="maccal,gamma=0.5"),
-        {"name": "x", "error": "failed"},
+        Row("x", error="failed"),
     ]
 
 
@@ -235,11 +235,13 @@ def test_averages():
     data = figures.prepare_averages(average_rows())
     assert data.methods == ("maccal", "vanilla")
     assert data.left_out == ("mit",)
-    assert data.places == (("cifar10", "resnet8"), ("cifar100", "resnet8"))
+    assert data.settings == (HERE, Setting("cifar100", 0, "resnet8"))
     assert data.measures["ece"].mean.tolist() == pytest.approx([0.015, 0.15])
-    assert data.measures["ece"].low.tolist() == pytest.approx([0.01, 0.145])
+    deviation = 0.01 / 2**0.5  # of 0.01 and 0.02
+    assert data.measures["ece"].low.tolist() == pytest.approx([0.015 - deviation, 0.145])
     assert data.measures["mce"].mean.tolist() == pytest.approx([0.06, 0.6])
-    assert data.measures["accuracy"].high.tolist() == pytest.approx([0.99, 0.86])
+    high = data.measures["accuracy"].high.tolist()
+    assert high == pytest.approx([0.985 + deviation, 0.86])
     assert data.measures["aece"].seeds.tolist() == [2, 1]
 
 
@@ -271,14 +273,15 @@ def shift_rows():
 
 def test_shift():
     first, second = figures.prepare_shift(shift_rows())
-    assert (first.data, second.data) == ("cifar10", "cifar100")
+    assert (first.data, second.data) == ("CIFAR-10", "CIFAR-100")
     assert first.severities.tolist() == [0, 1, 3]
     assert first.methods == ("vanilla", "ls", "mit", "fl", "maccal")
     assert first.ece[0].tolist() == pytest.approx([0.05, 0.2, 1.7 / 3])
     # seeds: 0.03, 0.05 and 0.05, 0.08
     assert first.ece[4].tolist() == pytest.approx([0.06, 0.04, 0.065])
-    assert first.low[4].tolist() == pytest.approx([0.05, 0.03, 0.05])
-    assert first.high[4].tolist() == pytest.approx([0.07, 0.05, 0.08])
+    deviation = np.array([0.02, 0.02, 0.03]) / 2**0.5  # of two numbers so far apart
+    assert first.low[4].tolist() == pytest.approx(first.ece[4] - deviation)
+    assert first.high[4].tolist() == pytest.approx(first.ece[4] + deviation)
     assert (first.best, first.null, first.seeds.tolist()) == (
         "fl",
         pytest.approx((0.01, 0.02)),
@@ -311,7 +314,7 @@ def test_different_corruptions_are_not_mixed():
     rows = [row("ls", shift=shifted((0.1, 0.2))), row("fl", shift=shifted((0.1,), severities=(1,)))]
     with pytest.raises(
         ValueError,
-        match="runs on cifar10 saw different corruptions; run `maccal bench shift` again",
+        match="runs on CIFAR-10 saw different corruptions; run `maccal bench shift` again",
     ):
         figures.prepare_shift(rows)
 
@@ -341,6 +344,7 @@ def mixup_rows():
             ece=0.9,
             described="mixup,alpha=0.5+maccal,gamma=0.9",
             settings={"alpha": 0.5},
+            stage2={"gamma": 0.9},
         )
     ]
     return [
@@ -352,12 +356,14 @@ def mixup_rows():
 
 def test_mixup():
     place, (mixup, mit, ours) = figures.prepare_mixup(mixup_rows())
-    assert place == ("cifar10", "resnet8")
+    assert place == HERE
     assert [one.method for one in (mixup, mit, ours)] == ["mixup", "mit", "mixup+maccal"]
     assert mixup.alpha.tolist() == [0.5, 1, 2]
     assert mixup.ece.mean.tolist() == pytest.approx([0.065, 0.03, 0.215])
-    assert mixup.ece.low.tolist() == pytest.approx([0.06, 0.025, 0.21])
-    assert mixup.accuracy.high.tolist() == pytest.approx([0.94, 0.98, 0.79])
+    deviation = 0.01 / 2**0.5  # of two seeds
+    low, high = mixup.ece.low.tolist(), mixup.accuracy.high.tolist()
+    assert low == pytest.approx([0.065 - deviation, 0.025, 0.215 - deviation])
+    assert high == pytest.approx([0.935 + deviation, 0.98, 0.785 + deviation])
     assert (ours.alpha.tolist(), ours.ece.mean.tolist()) == ([0.5], [0.01])
 
 
@@ -406,13 +412,14 @@ def gamma_rows():
 def test_gamma():
     """A run with another q0 and runs on another data set do not count."""
     data = figures.prepare_gamma(gamma_rows())
-    assert data.place == ("cifar100", "resnet8")
+    assert data.setting == Setting("cifar100", 0, "resnet8")
     assert data.gamma.tolist() == [0.9, 0.97]
     assert data.ece.mean.tolist() == pytest.approx([0.045, 0.02])
-    assert data.ece.high.tolist() == pytest.approx([0.05, 0.025])
+    deviation = 0.01 / 2**0.5  # of two seeds
+    assert data.ece.high.tolist() == pytest.approx([0.045 + deviation, 0.025])
     held_out, vanilla = data.references["held-out"], data.references["vanilla"]
     assert (held_out.mean[0], held_out.low[0], held_out.high[0]) == pytest.approx(
-        (0.015, 0.01, 0.02)
+        (0.015, 0.015 - deviation, 0.015 + deviation)
     )
     assert vanilla.mean[0] == pytest.approx(0.2)
 
@@ -423,7 +430,7 @@ def test_gamma_as_drawn(tmp_path):
     (axes,) = figure.axes
     assert (axes.get_xlabel(), axes.get_ylabel(), len(axes.lines)) == ("gamma", "ECE", 3)
     assert {"held-out feedback", "Vanilla", "calibrated, 95 %", "resnet8, CIFAR-100"} <= set(words)
-    alone = [one for one in gamma_rows() if one["run"]["feedback"] == "training"]
+    alone = [one for one in gamma_rows() if one.ran.feedback == "training"]
     assert figures.prepare_gamma(alone).references == {}
     fine(figures.plot_gamma(figures.prepare_gamma(alone)), tmp_path)
 
@@ -452,7 +459,7 @@ def test_sparsity(tmp_path):
         row("maccal", 3, described="maccal,eta=static", keep=[0.5]),
     ]
     paths = figures.prepare_sparsity(rows)
-    assert [(path.place[0], path.seed) for path in paths] == [
+    assert [(path.setting.data, path.seed) for path in paths] == [
         ("cifar10", 1),
         ("cifar10", 2),
         ("cifar100", 1),
@@ -697,15 +704,15 @@ def test_motivation_of_rows():
     ]
     rows += [
         masked_row(1, 0.5, described="vanilla,lr=1"),
-        row("ls", motivation=rows[0]["motivation"]),
+        row("ls", motivation=rows[0].motivation),
     ]
     data = figures.prepare_motivation(rows)
-    assert (data.place, data.seed) == (("cifar10", "resnet8"), 2)
+    assert (data.setting, data.seed) == (HERE, 2)
     assert data.inference.accuracy.tolist() == [0.9, 0.2]
     by_hand = figures.motivation_from(
         masked([0.2, 0.9], [0.7, 0.97]), masked([0.88, 0.9], [0.89, 0.95])
     )
-    assert same(dataclasses.replace(by_hand, place=data.place, seed=2), data)
+    assert same(dataclasses.replace(by_hand, setting=HERE, seed=2), data)
     assert any(
         text.startswith("resnet8, CIFAR-10, seed 2; bands: ")
         for text in texts(figures.plot_motivation(data))
@@ -716,11 +723,8 @@ def mapped_row(method, seed=1, scale=1.0, **more):
     shown = dict(view(scale)[0])
     numbers = shown.pop("numbers")
     shown["curve"] = {key: np.nan_to_num(values) for key, values in shown["curve"].items()}
-    return (
-        row(method, seed, **more)
-        | {key: value for key, value in numbers.items() if key.startswith("ece")}
-        | {"motivation": listed(shown)}
-    )
+    eces = {key: value for key, value in numbers.items() if key.startswith("ece")}
+    return row(method, seed, numbers=eces, motivation=listed(shown), **more)
 
 
 @pytest.mark.slow
@@ -735,7 +739,7 @@ def test_before_and_after_of_rows(tmp_path):
     data = figures.prepare_before_after(
         [*rows, mapped_row("maccal", 1, data="cifar100"), mapped_row("maccal", 3)]
     )
-    assert (data.place, data.seed) == (("cifar10", "resnet8"), 2)
+    assert (data.setting, data.seed) == (HERE, 2)
     by_hand = figures.before_after_from(view(3.0)[0], view(0.5)[0])
     assert (data.entropy_top, data.deviation_top) == (by_hand.entropy_top, by_hand.deviation_top)
     assert np.array_equal(data.after.place, by_hand.after.place)
@@ -773,11 +777,12 @@ def test_leaderboard():
     assert data.methods == ("ls", "maccal", "vanilla")
     assert data.left_out == ("mit",)
     first, second = data.panels
-    assert (first.place, second.place) == (("cifar10", "resnet8"), ("cifar100.500", "resnet8"))
+    assert (first.setting, second.setting) == (HERE, Setting("cifar100", 500, "resnet8"))
     assert first.ece.mean.tolist() == pytest.approx([0.02, 0.015, 0.1])
-    # one seed: its interval; two: their range
-    assert first.ece.low.tolist() == pytest.approx([0.015, 0.01, 0.095])
-    assert first.ece.high.tolist() == pytest.approx([0.025, 0.02, 0.105])
+    # one seed: its interval; two: a standard deviation
+    deviation = 0.01 / 2**0.5
+    assert first.ece.low.tolist() == pytest.approx([0.015, 0.015 - deviation, 0.095])
+    assert first.ece.high.tolist() == pytest.approx([0.025, 0.015 + deviation, 0.105])
     assert second.ece.mean.tolist() == pytest.approx([0.02, 0.03, 0.3])
     assert (second.ece.null_low.tolist(), second.ece.null_high.tolist()) == (
         pytest.approx([0.01] * 3),
@@ -871,7 +876,7 @@ def test_the_order_of_the_rows_does_not_matter(prepare, rows, grid):
 @pytest.mark.parametrize(("prepare", "rows", "grid"), OF_ROWS.values(), ids=OF_ROWS)
 @pytest.mark.parametrize(
     "found",
-    [[], [{"name": "x", "error": "failed"}], [row("ls+maccal", keep=None)]],
+    [[], [Row("x", error="failed")], [row("ls+maccal", keep=None)]],
     ids=["none", "failed", "other"],
 )
 def test_what_is_missing_names_its_grid(prepare, rows, grid, found):
@@ -884,13 +889,15 @@ def test_all_figures_in_the_order_of_the_paper():
     made = {}
     for _, rows, _ in OF_ROWS.values():
         for one in rows():
-            made[one["name"]] = made.get(one["name"], {}) | one
+            before = made.setdefault(one.name, one)
+            parts = {part: getattr(one, part) or getattr(before, part) for part in PARTS}
+            made[one.name] = dataclasses.replace(before, **parts)
     assert set(figures.FIGURES) == set(OF_ROWS)
     assert next(iter(figures.FIGURES)) == "leaderboard"
     numbers = [entry.title.split(":")[0] for entry in figures.FIGURES.values()]
     assert numbers == ["Leaderboard", *(f"Fig. {n}" for n in (1, 2, 4, 5, 6, 7, 8)), "Cost"]
     drawn, absent = figures.draw_all(
-        {key: part for key, part in one.items() if key != "motivation"} for one in made.values()
+        dataclasses.replace(one, motivation=None) for one in made.values()
     )
     assert list(drawn) == [name for name in figures.FIGURES if name in drawn]
     assert set(absent) == {"motivation", "before_after"}
@@ -922,9 +929,10 @@ def test_nothing_is_drawn_of_nothing():
     assert {name: reason.split("`")[1].split()[-1] for name, reason in absent.items()} == {
         name: grid for name, (_, _, grid) in OF_ROWS.items()
     }
-    short = [
-        {key: value for key, value in one.items() if key != "mce_low"} for one in average_rows()
-    ]
+    short = []
+    for one in average_rows():
+        numbers = {key: value for key, value in one.numbers.items() if key != "mce_low"}
+        short.append(dataclasses.replace(one, numbers=numbers))
     assert (
         figures.draw_all(short)[1]["averages"]
         == "rows without 'mce_low'; make them again with `maccal bench`"
@@ -945,12 +953,12 @@ def test_the_same_figure_has_the_same_bytes(kind):
 
 def test_a_figure_is_about_one_network():
     rows = gamma_rows() + [
-        dict(one, run=one["run"] | {"model": "x"}, name=one["name"].replace("resnet8", "x"))
+        dataclasses.replace(one, ran=dataclasses.replace(one.ran, model="x"))
         for one in gamma_rows()
     ]
     with pytest.raises(
         ValueError,
-        match="rows of the grid gamma from resnet8 on cifar100, x on cifar100; pass those of one",
+        match="rows of the grid gamma from resnet8 on CIFAR-100, x on CIFAR-100; pass those of one",
     ):
         figures.prepare_gamma(rows)
 

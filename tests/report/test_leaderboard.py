@@ -10,20 +10,25 @@ import random
 import re
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 
-from maccal.bench.claims import claims, standing
+from maccal.bench.claims import claims
+from maccal.bench.contrasts import contrast
 from maccal.bench.grids import jobs
-from maccal.bench.lines import Book, Setting, contrast
+from maccal.bench.lines import Book, Setting, spread
+from maccal.bench.standing import standing
 from maccal.calibration.stage2 import ABLATION, Stage2
 from maccal.cli.report import report
-from maccal.evaluation.row import write_rows
+from maccal.evaluation.older import changes, stages
+from maccal.evaluation.row import DiagramBin, Ran, Row, row_of, write_rows
 from maccal.methods.registry import COMBINATIONS, METHODS
+from maccal.report.board import HEADINGS, board
 from maccal.report.figures import FIGURES, draw_all, rendered
-from maccal.report.leaderboard import HEADINGS, board, leaderboard_page
+from maccal.report.leaderboard import leaderboard_page
 from maccal.report.tables import tables
 
 NASTY = "<script>alert('x')</script><img src=x onerror=alert(1)> & \"quotes\" </script><!--"
@@ -44,25 +49,18 @@ def row(
     seconds=100.0,
     **more,
 ):
-    """A row with an interval of ECE of this width and a null band from 0.5 to 1.2 %."""
-    name = f"{data}.{limit}" if limit else data
-    run = {
-        "data": data,
-        "model": model,
-        "method": method,
-        "seed": seed,
-        "limit": limit,
-        "settings": more.pop("settings", {}),
-    }
+    """A row with an interval of ECE of this width and a null band from 0.5 to 1.2 %.
+
+    `variant` says what is not the method's own, as the names of runs do.
+    """
     about = {key: more.pop(key, None) for key in ("feedback", "stage2")}
+    settings = more.pop("settings", {})
     numbers = {
         "ece": ece,
         "ece_low": ece - width / 2,
         "ece_high": ece + width / 2,
         "ece_null_low": 0.005,
         "ece_null_high": 0.012,
-    }
-    others = {
         "accuracy": 0.9,
         "accuracy_low": 0.895,
         "accuracy_high": 0.905,
@@ -70,26 +68,36 @@ def row(
         "mce": 3 * ece,
         "nll": 0.4 + ece,
     }
-    others |= {
-        f"{key}_{end}": by * others[key]
-        for key in ("aece", "mce")
-        for end, by in (("low", 0.9), ("high", 1.1))
-    }
-    others |= {
-        f"{key}_null_{end}": by
-        for key in ("accuracy", "aece", "mce")
-        for end, by in (("low", 0.01), ("high", 0.02))
-    }
-    return {
-        "name": f"{name}-{model}-{variant or method}-s{seed}",
-        "run": run | about,
-        "trained": {"epochs": 24, "seconds": seconds},
-        "diagram": SHAPE,
-        "verdict": "Overconfident.",
-        **numbers,
-        **others,
+    for key in ("aece", "mce"):
+        numbers |= {f"{key}_low": 0.9 * numbers[key], f"{key}_high": 1.1 * numbers[key]}
+    for key in ("accuracy", "aece", "mce"):
+        numbers |= {f"{key}_null_low": 0.01, f"{key}_null_high": 0.02}
+    if "accuracy" in more:
+        numbers["accuracy"] = more.pop("accuracy")
+    first, second = stages(method)
+    place = f"{data}.{limit}-{model}" if limit else f"{data}-{model}"
+    run = {"data": data, "model": model, "limit": limit, "seed": seed}
+    words = changes(f"{place}-{variant or method}-s{seed}", run, second)
+    return Row(
+        f"{place}-{variant or method}-s{seed}",
+        ran=Ran(
+            data,
+            model,
+            first,
+            second,
+            seed,
+            limit=limit,
+            settings=settings,
+            calibration=about["stage2"],
+            feedback=about["feedback"],
+            changes=tuple(words),
+        ),
+        trained={"epochs": 24, "seconds": seconds},
+        diagram=tuple(DiagramBin(*one) for one in SHAPE),
+        verdict=more.pop("verdict", "Overconfident."),
+        numbers=numbers,
         **more,
-    }
+    )
 
 
 def seeded(method, eces, **more):
@@ -105,6 +113,59 @@ def test_mean_and_spread_over_seeds():
     assert (found.mean("ece"), found.spread("ece")) == pytest.approx((0.03, 0.01))
     assert math.isnan(line(seeded("maccal", [0.02])).spread("ece"))
     assert math.isnan(found.mean("ood.mean.auroc"))
+
+
+def test_one_aggregator():
+    """Several lines are averaged seed by seed, over the seeds that all of them have.
+
+    Of one seed the spread is the run's own interval.
+    """
+    one = line(seeded("maccal", [0.02, 0.04, 0.09]))
+    elsewhere = [row("maccal", seed, 0.06, data="cifar100") for seed in (1, 2)]
+    other = Book.of(elsewhere).get(Setting("cifar100", 0, "resnet8"), "maccal")
+    found = spread([one, other], "ece")
+    assert (found.mean, found.deviation, found.seeds) == pytest.approx(
+        (0.045, 0.0070711, 2), rel=1e-4
+    )
+    assert (found.low, found.high) == pytest.approx(
+        (0.045 - 0.0070711, 0.045 + 0.0070711), rel=1e-4
+    )
+    alone = spread([line(seeded("maccal", [0.02]))], "ece")
+    assert (alone.low, alone.high, alone.seeds) == pytest.approx((0.015, 0.025, 1))
+    assert (alone.null_low, alone.null_high) == (0.005, 0.012)
+    assert math.isnan(alone.deviation)
+
+
+def test_no_run_hides_another():
+    twins = [replace(row("ls"), name=name) for name in ("one", "other")]
+    with pytest.raises(ValueError, match="one and other are runs of the same method and seed"):
+        Book.of(twins)
+    assert len(Book.of([twins[0], twins[0]]).lines) == 1
+
+
+def test_another_recipe_is_another_line():
+    """The recipe that most runs of a setting have is the usual one, whatever its precision."""
+
+    def with_recipe(made, **recipe):
+        return replace(made, name=made.name + str(recipe), ran=replace(made.ran, recipe=recipe))
+
+    rows = [
+        with_recipe(row("vanilla", 1), epochs=350, precision="bf16"),
+        with_recipe(row("vanilla", 2), epochs=350, precision="fp32"),
+        with_recipe(row("maccal", 1), epochs=350, precision="bf16"),
+        with_recipe(row("vanilla", 1, seconds=7), epochs=45, precision="bf16"),
+        with_recipe(row("maccal", 1, seconds=1), epochs=45, precision="bf16"),
+    ]
+    book = Book.of(rows)
+    assert [one.variant for one in book.lines] == [
+        "maccal",
+        "vanilla",
+        "vanilla,epochs=45",
+        "vanilla,epochs=45+maccal",
+    ]
+    assert book.lines[3].made.title == "MaC-Cal\nepochs=45"
+    assert book.seconds(book.lines[3]) == {1: 8}
+    assert [one.is_plain for one in book.lines] == [True, True, False, False]
 
 
 def test_the_paired_test_by_hand():
@@ -162,16 +223,16 @@ def test_standing_by_hand():
         for method, ece in column.items()
     ]
     found = standing([*rows, row("mixup", 1, 0.001)])  # measured in one setting only: left out
-    assert found["ece"] == pytest.approx(0.025)
-    assert found["ranks"] == {"vanilla": 3.0, "ls": 1.75, "maccal": 1.25}
-    assert found["paper_ece"] == pytest.approx(0.0165125)
-    assert found["paper_rank"] == 1.0
+    assert found.ece == pytest.approx(0.025)
+    assert found.ranks == {"vanilla": 3.0, "ls": 1.75, "maccal": 1.25}
+    assert found.paper_ece == pytest.approx(0.0165125)
+    assert found.paper_rank == 1.0
 
 
 def test_standing_takes_the_papers_own_network():
-    assert standing([row("maccal", model="resnet50")])["paper_ece"] == pytest.approx(0.0092)
-    assert standing([row("maccal", data="digits")])["paper_ece"] is None
-    assert standing([])["ece"] is None
+    assert standing([row("maccal", model="resnet50")]).paper_ece == pytest.approx(0.0092)
+    assert standing([row("maccal", data="digits")]).paper_ece is None
+    assert standing([]).ece is None
 
 
 def claim(rows, start):
@@ -193,7 +254,7 @@ def test_a_title_that_is_not_unicode(tmp_path):
 
 def test_nothing_is_claimed_without_rows():
     assert {c.verdict for c in claims([])} == {"not measured"}
-    assert {c.verdict for c in claims([{"name": "x", "error": "y"}])} == {"not measured"}
+    assert {c.verdict for c in claims([Row("x", error="y")])} == {"not measured"}
 
 
 def everyone(ours, others=(0.050, 0.051, 0.053)):
@@ -228,14 +289,14 @@ def test_the_yardstick_has_no_rank_and_refutes_nothing():
     )
     assert found.verdict == "holds"
     assert "MaC-Cal's feedback sees: 1.10 % (+1.00 points" in found.evidence
-    assert stands["temperature"] == pytest.approx(0.011)
-    assert "temperature" not in stands["ranks"]
+    assert stands.temperature == pytest.approx(0.011)
+    assert "temperature" not in stands.ranks
     assert "has a mean ECE of 1.10 %" in leaderboard_page(rows, figures={})
-    assert standing(everyone((0.02,)))["temperature"] is None
+    assert standing(everyone((0.02,))).temperature is None
 
 
 def test_lowest_of_some_is_not_lowest_of_all():
-    rows = [r for r in everyone((0.020, 0.021, 0.022)) if r["run"]["method"] != "dfl"]
+    rows = [r for r in everyone((0.020, 0.021, 0.022)) if r.ran.method != "dfl"]
     found = claim(rows, "MaC-Cal has the lowest ECE of all methods, averaged")
     assert found.verdict == "not measured"
     assert found.evidence.endswith("Not measured everywhere: DFL.")
@@ -298,6 +359,12 @@ def test_cost_of_the_second_stage(times, verdict):
     assert claim(rows, "The second stage").verdict == verdict
 
 
+def step_of(name):
+    """The settings of a row of Table 5 that are not the default."""
+    usual = asdict(Stage2())
+    return [key for key, value in asdict(Stage2.ablation(name)).items() if value != usual[key]]
+
+
 def step_rows(eces):
     made = [row("vanilla", 1, eces[0])]
     for name, ece in list(zip(ABLATION, eces, strict=True))[1:]:
@@ -306,7 +373,7 @@ def step_rows(eces):
                 "maccal",
                 1,
                 ece,
-                variant=f"maccal,{name}",
+                variant=f"maccal,{','.join(f'{key}=x' for key in step_of(name))}",
                 stage2=asdict(Stage2.ablation(name)),
                 feedback="held-out",
             )
@@ -337,7 +404,7 @@ def gamma_rows(eces):
             "maccal",
             1,
             ece,
-            variant=f"maccal,gamma={g}",
+            variant=f"maccal,gamma={g},training",
             width=0.002,
             stage2=heads[g],
             feedback="training",
@@ -535,11 +602,9 @@ def bench_rows(seeds=(1, 2)):
             "settings": dict(c.settings),
         }
         made.append(row(c.method, c.seed, ece, variant=variant, seconds=seconds, **about, **extra))
-    failed = {
-        "name": "cifar100.20000-resnet8-cpc-s9",
-        "error": "RuntimeError: the loss is not a number",
-    }
-    return json.loads(json.dumps([*made, failed]))
+    error = "RuntimeError: the loss is not a number"
+    made.append(Row("cifar100.20000-resnet8-cpc-s9", error=error))
+    return [row_of(json.loads(json.dumps(one.content)), Path("rows")) for one in made]
 
 
 @cache
@@ -612,7 +677,7 @@ def test_nothing_from_outside_and_nothing_hostile():
     figure = '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><text>gamma</text></svg>'
     hostile = row(NASTY, 1, model=NASTY, data=NASTY, verdict=NASTY, stage2={NASTY: NASTY})
     html = leaderboard_page(
-        [hostile, {"name": NASTY, "error": NASTY}], figures={NASTY: figure}, title=NASTY
+        [hostile, Row(NASTY, error=NASTY)], figures={NASTY: figure}, title=NASTY
     )
     assert not re.search(
         r"https?://|//cdn|@import|url\((?!#)|\ssrc=(?!x)",
@@ -720,7 +785,10 @@ def test_hostile_names_do_nothing(opened):
 def test_ten_thousand_lines_sort(opened):
     """By any column, and only the first of them are drawn."""
     eces = [0.01 + (i * 7919 % 10_000) / 1e5 for i in range(10_000)]
-    rows = [row("maccal", 1, ece, variant=f"maccal,gamma={i}") for i, ece in enumerate(eces)]
+    rows = [
+        row("maccal", 1, ece, variant=f"maccal,gamma={i}", stage2={"gamma": i})
+        for i, ece in enumerate(eces)
+    ]
     view = opened(leaderboard_page(rows))
     assert view.locator("#status").inner_text() == "10,000 of 10,000 lines, the first 200 shown"
     assert view.locator("#leaderboard tbody tr").count() == 200
@@ -736,7 +804,9 @@ def test_ten_thousand_lines_sort(opened):
 
 def test_the_rest_of_the_lines_on_demand(opened):
     view = opened(
-        leaderboard_page([row("maccal", variant=f"maccal,gamma={i}") for i in range(210)])
+        leaderboard_page(
+            [row("maccal", variant=f"maccal,gamma={i}", stage2={"gamma": i}) for i in range(210)]
+        )
     )
     assert view.locator("#leaderboard tbody tr").count() == 200
     view.locator("#more").press("Enter")

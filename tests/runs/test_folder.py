@@ -64,19 +64,26 @@ def test_what_a_run_holds(trained):
     row = json.loads((trained / "row.json").read_text())
     said = predictions_of(trained)
     expected = summary(logits=said.scores, labels=said.labels, interval=True)
-    assert {key: row[key] for key in expected} == expected
+    measured = {**row["numbers"], **row["measured"], "verdict": row["verdict"]}
+    assert {key: measured[key] for key in expected} == expected
     choices = {
         "data": "digits",
         "model": "resnet8",
-        "method": "vanilla",
+        "first": "vanilla",
+        "second": None,
         "seed": 1,
         "limit": None,
         "feedback": None,
+        "changes": [],
     }
-    assert row["run"].pop("recipe")["epochs"] == 2
-    assert row["run"] == {**choices, "settings": {}, "stage2": None}
+    assert row["ran"].pop("recipe")["epochs"] == 2
+    assert row["ran"] == {**choices, "settings": {}, "calibration": None}
+    made_with = row["made_with"]
+    assert made_with["threads"] == torch.get_num_threads()
+    assert made_with["precision"] == read_config(trained).recipe.precision
     gaps = [count * abs(confidence - accuracy) for count, confidence, accuracy in row["diagram"]]
-    assert sum(gaps) / row["n"] == pytest.approx(row["ece"], abs=1e-5)
+    ece = row["numbers"]["ece"]
+    assert sum(gaps) / row["measured"]["n"] == pytest.approx(ece, abs=1e-5)
     assert row["trained"]["epochs"] == 2
 
 
@@ -125,8 +132,8 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     assert f"{new.name} minus {run.name}" in out
     page = (run / "report.html").read_text()
     assert new.name in page
-    assert json.loads((new / "row.json").read_text())["resamples"] == 50
-    assert json.loads((new / "row.json").read_text())["run"]["method"] == "maccal"
+    assert json.loads((new / "row.json").read_text())["measured"]["resamples"] == 50
+    assert json.loads((new / "row.json").read_text())["ran"]["second"] == "maccal"
     cli(monkeypatch, "evaluate", str(new), "--resamples", "50", "--out", "elsewhere")
     assert sorted(p.name for p in (tmp_path / "elsewhere").iterdir()) == [
         f"{new.name}.report.html",
@@ -211,13 +218,15 @@ def test_what_the_motivation_shows(run):
     assert (len(shown["map"]["place"]), len(shown["angles"]), sum(shown["curve"]["count"])) == (
         50,
         10,
-        row["n"],
+        row["measured"]["n"],
     )
     assert (
         shown["inference"]["ratio"] == shown["retraining"]["ratio"] == [r / 10 for r in range(10)]
     )
-    assert shown["inference"]["accuracy"][0] == pytest.approx(row["accuracy"], abs=0.01)
-    assert shown["inference"]["confidence"][0] == pytest.approx(row["confidence"], abs=0.01)
+    assert shown["inference"]["accuracy"][0] == pytest.approx(row["numbers"]["accuracy"], abs=0.01)
+    assert shown["inference"]["confidence"][0] == pytest.approx(
+        row["numbers"]["confidence"], abs=0.01
+    )
     new = calibrate_run(run, stage2=Stage2(epochs=1))
     assert sorted(motivation_run(new, rows=50)) == ["angles", "curve", "map"]
 

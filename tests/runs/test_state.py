@@ -4,6 +4,7 @@ Killed at every file event, damaged, shared by two commands, full, and full of o
 """
 
 import io
+import json
 import os
 import resource
 import shutil
@@ -12,7 +13,7 @@ import sys
 import threading
 import time
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -81,8 +82,8 @@ def run(made, tmp_path):
 def contents(folder):
     """All that must be the same after a kill: every bit but for the seconds."""
     row, history = read_row(folder / "row.json"), read_history(folder)
-    row["trained"].pop("seconds")
-    row["files"].pop("history.jsonl")
+    row.trained.pop("seconds")
+    row.files.pop("history.jsonl")
     for epoch in history:
         epoch.pop("seconds", None)
     bits = [
@@ -288,7 +289,7 @@ def test_what_was_measured_beyond_the_test_images_stays(run):
     extend_row(run, ood={"svhn": {"auroc": 0.75}})
     flip(run / "test.npz")
     make_run(CONFIG, runs=run.parent)
-    assert read_row(run / "row.json")["ood"] == {"svhn": {"auroc": 0.75}}
+    assert read_row(run / "row.json").ood == {"svhn": {"auroc": 0.75}}
 
 
 def test_a_damaged_row_is_no_dead_end_for_the_grid(run, tmp_path):
@@ -300,9 +301,7 @@ def test_a_damaged_row_is_no_dead_end_for_the_grid(run, tmp_path):
     make_run(job.config, runs=run.parent)
     assert job.state(run.parent) == "done"
     (row,) = read_rows(save([job], run.parent, tmp_path / "results" / "rows.jsonl"))
-    assert row == {
-        key: value for key, value in read_row(run / "row.json").items() if key != "files"
-    }
+    assert row == replace(read_row(run / "row.json"), files=None)
 
 
 def test_one_epoch_killed_between_checkpoint_and_history(tmp_path, monkeypatch):
@@ -324,7 +323,7 @@ def test_numbers_that_json_cannot_say_are_null_in_the_history(tmp_path, monkeypa
     )
     folder = make_run(replace(CONFIG, recipe=replace(TINY, epochs=1)), runs=tmp_path)
     assert read_history(folder)[0]["val_nll"] is None
-    assert read_row(folder / "row.json")["trained"]["val_nll"] is None
+    assert read_row(folder / "row.json").trained["val_nll"] is None
 
 
 @pytest.mark.parametrize("stage", ["train", "calibrate"])
@@ -475,14 +474,41 @@ def test_rows_with_odd_values_are_refused(run):
     for change in (
         {"files": None},
         {"files": {"test.npz": 3}},
-        {"run": None},
-        {"run": {"data": []}},
+        {"ran": None},
+        {"ran": replace(row.ran, data=[])},
+        {"ran": replace(row.ran, seed=9)},
     ):
-        write_row(run / "row.json", row | change)
+        write_row(run / "row.json", replace(row, **change))
         with pytest.raises(
-            FileError, match=r"not the file that row\.json was made with|of different runs"
+            FileError,
+            match=r"not the file that row\.json was made with|of different runs|ran\.data is",
         ):
             predictions_of(run)
+
+
+def test_a_run_with_a_row_of_format_1_is_finished(run, capsys, monkeypatch):
+    """It was made before rows had their format of today: it is read, and nothing is made anew."""
+    row = read_row(run / "row.json")
+    old = {
+        "name": row.name,
+        "run": row.ran.about,
+        "trained": row.trained,
+        "diagram": row.diagram,
+        **asdict(row.measured),
+        **row.numbers,
+        "verdict": row.verdict,
+        "versions": {"maccal": row.made_with.maccal},
+        "files": row.files,
+    }
+    write_json(run / "row.json", "row 1", old)
+    before = (run / "row.json").read_bytes()
+    make_run(CONFIG, runs=run.parent)
+    assert (run / "row.json").read_bytes() == before
+    assert "rows of format 1, read as format 2" in capsys.readouterr().err
+    again = read_row(run / "row.json")
+    assert (again.ran, again.numbers, again.files) == (row.ran, row.numbers, row.files)
+    cli(monkeypatch, "evaluate", str(run))
+    assert json.loads((run / "row.json").read_text())["format"] == "maccal row 2"
 
 
 def test_stage_two_of_another_network_is_never_taken_for_this_ones(run):

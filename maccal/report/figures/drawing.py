@@ -5,6 +5,7 @@ A page's width, axes, colours, and names beside lines and points instead of a le
 
 import io
 from collections.abc import Sequence
+from itertools import product
 from textwrap import fill
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from maccal.report.diagrams import Theme, short, style
+from maccal.report.look import Theme, short, style
 
 WIDTH = 7.2  # inches: a page without its margins
 SIZE = 8.0  # points of small text
@@ -24,9 +25,10 @@ LONGEST = 30  # letters of a name
 # Okabe and Ito's colours, the darker first: no yellow, which is lost on paper, and no black, which
 # is lost on a dark page
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-TIMES = [n * unit for unit in (1, 60) for n in (1, 2, 5, 10, 15, 20, 30, 45)] + [
-    3600 * n for n in (1, 2, 5, 10, 20, 50, 100, 200)
-]
+# seconds at which an axis of times may have a tick
+SMALL = (1, 2, 5, 10, 15, 20, 30, 45)
+HOURS = (1, 2, 5, 10, 20, 50, 100, 200)
+TIMES = [*SMALL, *(60 * n for n in SMALL), *(3600 * n for n in HOURS)]
 OTHERS = 0.4  # opacity of what is there for comparison only
 
 
@@ -69,7 +71,7 @@ def clock(axis: Axis) -> None:
     low, high = axis.get_view_interval()
     inside: list[float] = [tick for tick in TIMES if low <= tick <= high]
     if len(inside) < 3:  # a short stretch: evenly, in the unit of its end
-        unit = 3600 if high >= 7200 else 60 if high >= 120 else 1
+        unit = unit_of(high / 2)[0]
         even = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(low / unit, high / unit)
         inside = [unit * tick for tick in even if low <= unit * tick <= high]
     axis.set_major_locator(FixedLocator(inside[:: max(1, -(-len(inside) // 7))]))
@@ -82,21 +84,28 @@ def worded(seconds: float) -> str:
     >>> worded(45), worded(600), worded(5400), worded(36000)
     ('45 s', '10 min', '1.5 h', '10 h')
     """
-    unit, name = (3600, "h") if seconds >= 3600 else (60, "min") if seconds >= 60 else (1, "s")
+    unit, name = unit_of(seconds)
     return f"{seconds / unit:g} {name}"
+
+
+def unit_of(seconds: float) -> tuple[int, str]:
+    """The largest unit that such a time has one of."""
+    if seconds >= 3600:
+        return 3600, "h"
+    return (60, "min") if seconds >= 60 else (1, "s")
 
 
 def note(figure: Figure, theme: Theme, handles: Sequence[Any], words: str = "") -> None:
     """The legend below all panels, under a line that says what bars and bands are."""
-    look: dict[str, Any] = {
-        "frameon": False,
-        "fontsize": SIZE,
-        "labelcolor": theme.quiet,
-        "handlelength": 1.6,
-        "columnspacing": 1.6,
-    }
     legend = figure.legend(
-        handles=list(handles), loc="outside lower center", ncols=min(5, len(handles)), **look
+        handles=list(handles),
+        loc="outside lower center",
+        ncols=min(5, len(handles)),
+        frameon=False,
+        fontsize=SIZE,
+        labelcolor=theme.quiet,
+        handlelength=1.6,
+        columnspacing=1.6,
     )
     for text in legend.get_texts():
         text.set_parse_math(False)
@@ -112,19 +121,19 @@ def bars_say(
 ) -> str:
     """What the bars of a figure are, given how many seeds stand behind each.
 
-    >>> bars_say(np.array([3, 3])), bars_say(np.array([1, 2, 3]))
-    ('bars: range over 3 seeds', 'bars: range over 2 to 3 seeds, or 95 % interval of each run')
+    >>> bars_say(np.array([3, 3]))
+    'bars: standard deviation over 3 seeds'
+    >>> bars_say(np.array([1, 2, 3]))
+    'bars: standard deviation over 2 to 3 seeds, or 95 % interval of each run'
     """
     several = sorted({int(n) for n in seeds.flat if n > 1})
-    counts = (
-        f"{several[0]} seeds"
-        if len(several) == 1
-        else f"{several[0]} to {several[-1]} seeds"
-        if several
-        else ""
-    )
-    parts = [f"range over {counts}" if counts else "", alone if (seeds == 1).any() else ""]
-    return f"{what}: " + ", or ".join(part for part in parts if part)
+    parts = []
+    if several:
+        counts = " to ".join(str(n) for n in dict.fromkeys((several[0], several[-1])))
+        parts.append(f"standard deviation over {counts} seeds")
+    if (seeds == 1).any():
+        parts.append(alone)
+    return f"{what}: {', or '.join(parts)}"
 
 
 def apart(wanted: Sequence[float], gap: float) -> np.ndarray:
@@ -137,8 +146,8 @@ def apart(wanted: Sequence[float], gap: float) -> np.ndarray:
     order = np.argsort(wanted, kind="stable")
     # mean of the wanted lowest ends, and how many labels, of labels that touch
     blocks: list[tuple[float, int]] = []
-    for place, index in enumerate(order):
-        block = (float(wanted[index]) - place * gap, 1)
+    for number, index in enumerate(order):
+        block = (float(wanted[index]) - number * gap, 1)
         while blocks and blocks[-1][0] > block[0]:
             start, count = blocks.pop()
             block = ((start * count + block[0] * block[1]) / (count + block[1]), count + block[1])
@@ -178,19 +187,19 @@ def write_beside(axes: Axes, label: Label, dx: float, dy: float, line: bool = Fa
 
     With a thin line if asked for.
     """
-    look = {
-        "arrowstyle": "-",
-        "color": label.colour,
-        "linewidth": 0.5,
-        "alpha": 0.7,
-        "shrinkA": 0,
-        "shrinkB": 2,
-    }
-    name = short(label.name, LONGEST)
-    axes.annotate(
-        name, (label.x, label.y), (dx, dy), textcoords="offset points", fontsize=SIZE, color=label.colour, va="center",
-        ha="right" if dx < 0 else "left", arrowprops=look if line else None, parse_math=False, annotation_clip=False,
-    )  # fmt: skip
+    line_look = {"arrowstyle": "-", "color": label.colour, "linewidth": 0.5, "alpha": 0.7}
+    text = axes.annotate(
+        short(label.name, LONGEST),
+        (label.x, label.y),
+        (dx, dy),
+        textcoords="offset points",
+        arrowprops={**line_look, "shrinkA": 0, "shrinkB": 2} if line else None,
+        annotation_clip=False,
+        parse_math=False,
+        va="center",
+        ha="right" if dx < 0 else "left",
+    )
+    text.set(fontsize=SIZE, color=label.colour)
 
 
 def name_ends(axes: Axes, ends: Sequence[Label]) -> None:
@@ -230,14 +239,8 @@ def name_points(
 
 # Where a name may stand, in points from its place; and how far that is, right being a little better
 # than left: less than any overlap that could be seen
-STEPS = np.array(
-    [
-        (side * far, 4.0 * up)
-        for far in (5.0, 20.0, 35.0, 50.0)
-        for side in (1, -1)
-        for up in range(-11, 12)
-    ]
-)
+ACROSS = (5.0, -5.0, 20.0, -20.0, 35.0, -35.0, 50.0, -50.0)
+STEPS = np.array([(across, 4.0 * up) for across, up in product(ACROSS, range(-11, 12))])
 LENGTHS = 0.05 * np.abs(STEPS).sum(1) + np.where(STEPS[:, 0] < 0, 0.1, 0)
 
 
