@@ -97,7 +97,65 @@ class Config:
         )
 
     @property
-    def changed(values: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
+    def changes(self) -> list[str]:
+        """The choices that are not the method's or the calibrator's own, by their names in a Ran."""
+        plan = self.plan
+        own = settings_of(plan.first, self.data, self.model)
+        found = [f"settings.{key}" for key in changed(self.settings, own)]
+        if plan.second is None or self.stage2 is None:
+            return found
+        usual = asdict(CALIBRATORS[plan.second].choices)
+        found += [f"calibration.{key}" for key in changed(asdict(self.stage2), usual)]
+        if self.feedback not in (None, "held-out"):
+            found.append("feedback")
+        return found
+
+    def settled(self, device: torch.device) -> "Config":
+        """With nothing left open; ValueError for what is not known.
+
+        Settings that only stage II has are its own. The precision is settled for this device: call
+        this where the run is made.
+        """
+        planned = self.planned()
+        return replace(planned, recipe=precise(planned.recipe, device))
+
+    def planned(self) -> "Config":
+        """With nothing left open but the precision, which depends on the machine of the run."""
+        plan = self.plan
+        if plan.second is None:
+            own = settings_of(plan.first, self.data, self.model, self.settings)
+            return replace(self, settings=own)
+        choices = self.stage2 or CALIBRATORS[plan.second].choices
+        first: dict[str, Any] = {}
+        second: dict[str, Any] = {}
+        for key, value in self.settings.items():
+            if key not in METHODS[plan.first].settings and hasattr(choices, key):
+                second[key] = like(getattr(choices, key), value)
+            else:
+                first[key] = value
+        return replace(
+            self,
+            method=plan.name,
+            settings=settings_of(plan.first, self.data, self.model, first),
+            stage2=replace(choices, **second),
+            feedback=self.feedback or "held-out",
+        )
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a row says of its run, as JSON has it."""
+        values: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return values
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Of config.json: the choices that are not None, and what made the run."""
+        versions = {package: version(package) for package in ("maccal", "torch")}
+        chosen = {key: value for key, value in self.about.items() if value is not None}
+        return chosen | {"versions": versions}
+
+
+def changed(values: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
     """The names of the values that are not as usual.
 
     >>> changed({"alpha": 0.5, "beta": 1.0}, {"alpha": 1.0, "beta": 1.0})
