@@ -19,7 +19,6 @@ from maccal.bench.executors import Local, Ray, failed, work
 from maccal.bench.grids import collect, jobs, read_error
 from maccal.cli.main import main
 from maccal.evaluation.row import Row, read_rows, write_row
-from maccal.runs.folder import ran
 
 WANTED = [job for job in jobs("cost", "cpu", (1,)) if job.config.data == "cifar10"]
 NAMES = [job.config.name for job in WANTED]
@@ -48,7 +47,7 @@ def make(job, runs, trouble="", once=""):
         folder / "row.json",
         Row(
             job.config.name,
-            ran=ran(job.config),
+            ran=job.config.ran,
             trained={"seconds": 1.0},
             numbers={"ece": 0.5},
         ),

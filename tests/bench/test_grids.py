@@ -11,7 +11,6 @@ from maccal.evaluation.row import Row, write_row
 from maccal.io import write_json
 from maccal.methods.registry import METHODS, YARDSTICKS
 from maccal.models import MODELS
-from maccal.runs.folder import ran
 from maccal.training.recipe import RECIPES
 
 
@@ -69,7 +68,7 @@ def test_runs_are_shared():
 
 def row(job, seconds=100.0, **parts):
     trained, numbers = {"seconds": seconds}, {"ece": 0.1}
-    return Row(job.config.name, ran=ran(job.config), trained=trained, numbers=numbers, **parts)
+    return Row(job.config.name, ran=job.config.ran, trained=trained, numbers=numbers, **parts)
 
 
 def put(runs, job, file, content):
@@ -129,7 +128,7 @@ def test_a_recorded_row_of_another_run_does_not_count(tmp_path):
     default.
     """
     job = next(job for job in jobs("sparsity", "cpu", (1,)) if job.config.stage2)
-    name, own = job.config.name, ran(job.config)
+    name, own = job.config.name, job.config.ran
     for part, change in {"recipe": {"epochs": 1}, "calibration": {"gamma": 0.5}}.items():
         other = replace(own, **{part: {**getattr(own, part), **change}})
         assert job.state(tmp_path, {name: Row(name, ran=other)}) == "missing"

@@ -21,7 +21,6 @@ from maccal.report import figures
 from maccal.report.figures.drawing import WIDTH, apart, bars_say, worded
 from maccal.report.figures.selection import complete, left_out, spreads
 from maccal.report.look import Theme
-from maccal.runs.folder import ran
 
 HERE = Setting("cifar10", 0, "resnet8")
 PARTS = ("shift", "keep", "trained")
@@ -136,7 +135,7 @@ def test_the_variants_are_those_of_the_grids(grid):
     """Every run of a grid with a method's own settings is told from those with others."""
     for job in jobs(grid, "cpu", (1,)):
         config = job.config
-        row = Row(config.name, ran=ran(config))
+        row = Row(config.name, ran=config.ran)
         (line,) = Book.of([row]).lines
         assert line.variant == config.described_method
         plain = config.described_method == config.plan.name and "+" not in config.method
