@@ -1,7 +1,7 @@
 """A method, a data set, a network and a calibrator of one's own, one `register` call each.
 
-    maccal train --plugin examples/plugin.py --data stripes --model small --method squared --epochs 3
-    maccal calibrate runs/stripes-small-squared,epochs=3-s1 --plugin examples/plugin.py --calibrator shrunk
+    maccal train --plugin examples/plugin.py --data stripes --model small --method squared
+    maccal calibrate runs/stripes-small-squared-s1 --plugin examples/plugin.py --calibrator shrunk
 
 They then behave as ours do everywhere: in runs, in `maccal evaluate`, in the benchmark's rows.
 """

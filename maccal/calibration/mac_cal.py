@@ -129,7 +129,10 @@ def masked_heads(
 
 
 def masked_classifier(config: Stage2, task: Task) -> nn.Module:
-    """The calibrator "maccal"; a head of one layer is that layer, so that weights keep their names."""
+    """The calibrator "maccal".
+
+    A head of one layer is that layer alone, so that the model's weights keep their names.
+    """
     where = device_of(task.start)
     heads = masked_heads(
         task.train, task.feedback, task.classes, [config], [task.seed], task.progress
@@ -159,7 +162,7 @@ def heard_by(config: Stage2, feedback: Feedback) -> Feedback:
 
 
 def alike(configs: Sequence[Stage2], together: bool) -> list[list[int]]:
-    """Groups of configs that can share their steps; each its own where the rows do not fit in memory."""
+    """Groups of configs that can share their steps; one each if the rows do not fit in memory."""
     usual = {name: getattr(DEFAULT, name) for name in OWN}
     groups: dict[Any, list[int]] = {}
     for number, config in enumerate(configs):

@@ -9,6 +9,7 @@ Everything else about the model stays as it was, to the bit.
 import warnings
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from maccal.calibration.registry import CALIBRATORS, calibrator_of
 from maccal.calibration.task import Choices, Task, check_seed
 from maccal.distributed import from_first, my_rank
 from maccal.features.classifiers import named
-from maccal.features.extraction import Features, extract, find_head, replace_head
+from maccal.features.extraction import extract, find_head, replace_head
 from maccal.features.table import CHUNK, FeatureTable
 from maccal.features.views import CannotMix, mixed
 
@@ -61,36 +62,36 @@ def calibrate(
             "train is an iterator, which can be read once; pass a DataLoader or a list"
         )
     choices = calibrator_of(calibrator, config)
+    row = CALIBRATORS[calibrator]
     seed = check_seed(seed)
     name = find_head(model, first_batch(train), head)
-
-    def features_of(loader: Iterable[Any]) -> Features:
-        return extract(
-            model,
-            loader,
-            head=name,
-            cache=cache,
-            device=device,
-            autocast=autocast,
-            progress=progress,
-        )
-
-    wanted = val is None and accuracy is None and views is not False
-    harder = None
-    if wanted and CALIBRATORS[calibrator].looks_beyond(choices):
-        harder = harder_rows(train, insist=bool(views))
-    rows = FeatureTable(*features_of(train), "z")
+    old = named(model, name, [])
+    features_of = partial(
+        extract,
+        model,
+        head=name,
+        cache=cache,
+        device=device,
+        autocast=autocast,
+        progress=progress,
+    )
+    # 1. Rows that say something about unseen ones
+    unknown = val is None and accuracy is None and views is not False and row.looks_beyond(choices)
+    harder = harder_rows(train, insist=bool(views)) if unknown else None
+    # 2. Features of all rows, once
+    table = FeatureTable(*features_of(train), "z")
     held_out = None if val is None else features_of(val)
     changed = None if harder is None else features_of(harder)
-    old = named(model, name, [])
+    # 3. What the confidence should be
     ceiling = 1.0 if changed is None else mean_confidence(old, changed.z)
-    feedback = feedback_of(rows, val=held_out, accuracy=accuracy, views=changed, ceiling=ceiling)
-    if wanted and feedback.source == "training" and CALIBRATORS[calibrator].looks_beyond(choices):
+    feedback = feedback_of(table, val=held_out, accuracy=accuracy, views=changed, ceiling=ceiling)
+    if unknown and feedback.source == "training":
         warnings.warn(f"{GUESS}, or views=False if gamma is what you mean", stacklevel=2)
-    classes = count_classes(rows, feedback.rows, old.out_features)
-    task = Task(rows, feedback, classes, old, seed, progress)
+    # 4. The new classifier in the place of the old one
+    classes = count_classes(table, feedback.rows, old.out_features)
+    new = row.fit(choices, Task(table, feedback, classes, old, seed, progress))
     result = model if inplace else deepcopy(model)
-    replace_head(result, name, CALIBRATORS[calibrator].fit(choices, task))
+    replace_head(result, name, new)
     return result
 
 

@@ -1,6 +1,7 @@
 """Calibration after training: maps of the logits fitted on held-out labels.
 
-    TemperatureScaling    softmax(logits / T), one number (Guo et al. 2017); keeps the order of the classes, so accuracy stays
+    TemperatureScaling    softmax(logits / T), one number (Guo et al. 2017); the order of the
+                          classes stays, and so does the accuracy
     scaled_classifier     the same as a calibrator: the weights of the classifier, divided
 
 The temperature is the exact minimiser of the NLL, wherever it lies: see metrics/temperature.py.
@@ -24,8 +25,10 @@ from maccal.metrics.inputs import Array, check_labels, check_logits, like
 from maccal.metrics.temperature import best, runs_away
 
 NO_BEST = {
-    "T to 0": "every label has the largest logit, so the NLL falls for ever as T goes to 0; fit on rows with mistakes",
-    "T to infinity": "the logits do not tell the labels, so the NLL falls for ever as T grows; check that the rows match",
+    "T to 0": "every label has the largest logit, so the NLL falls for ever as T goes to 0; "
+    "fit on rows with mistakes",
+    "T to infinity": "the logits do not tell the labels, so the NLL falls for ever as T grows; "
+    "check that the rows match",
 }
 WIDEST = 20.0  # of log T: from 2e-9 to 5e8
 
@@ -92,7 +95,8 @@ class TemperatureScaling:
 
     >>> import numpy as np
     >>> logits = np.log(np.array([[0.99, 0.01]] * 10))                    # says 99 %
-    >>> scaling = TemperatureScaling().fit(logits, np.array([0] * 8 + [1] * 2))    # is right 8 times in 10
+    >>> labels = np.array([0] * 8 + [1] * 2)                # is right 8 times in 10
+    >>> scaling = TemperatureScaling().fit(logits, labels)
     >>> scaling.predict_proba(logits)[0].round(6).tolist()
     [0.8, 0.2]
     """

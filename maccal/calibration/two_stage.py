@@ -1,8 +1,8 @@
 """Training of TST and V-TST: a new and deeper head on the features of a trained network.
 
     two_stage_head          on features as they are cached, the body in eval mode: our default
-    two_stage_live          the body runs in every step, in train mode on augmented images, as in the
-                            published code
+    two_stage_live          the body runs in every step, in train mode on augmented images, as in
+                            the published code
     two_stage_classifier    both as a calibrator, with any feedback
 
 Which epoch is kept: with labels, the one with the lowest NLL on the rows looked at; with unlabelled

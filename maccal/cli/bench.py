@@ -100,10 +100,10 @@ def bench(
         console.print(line, soft_wrap=True)
         save(wanted, runs, file)
     console.print(Text(f"rows: {save(wanted, runs, file)}"))
-    if failures := plan(wanted, runs, recorded).count("failed"):
-        raise ValueError(
-            f"{failures} runs failed; their error.json says why, and the same command tries them again"
-        )
+    failures = plan(wanted, runs, recorded).count("failed")
+    if failures:
+        reasons = "their error.json says why, and the same command tries them again"
+        raise ValueError(f"{failures} runs failed; {reasons}")
 
 
 def save(wanted: list[Job], runs: Path, file: Path) -> Path:

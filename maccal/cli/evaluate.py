@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +17,7 @@ from maccal.evaluation.evaluated import Evaluated, measure, paired
 from maccal.evaluation.predictions import Kind, Predictions, read
 from maccal.evaluation.row import row_text
 from maccal.io import readable, write_all
+from maccal.metrics import Difference
 from maccal.report.evaluation import evaluation_page
 from maccal.runs import ood_run, predictions_of, shift_run
 from maccal.runs.beyond import plain_parts
@@ -61,52 +62,94 @@ def evaluate(
         root: folder with the data sets, for ood and shift.
         device: such as cuda, for ood and shift; else the processor.
     """
-    if (ood or shift) and (not file.is_dir() or out is not None):
-        remedy = "pass the folder of a run, and no --out"
-        raise ValueError(f"--ood and --shift need the network: {remedy}")
-    if not ood and not shift:
-        refuse("an evaluation without --ood or --shift", limit=limit, root=root, device=device)
-    if not shift:
-        refuse("an evaluation without --shift", published=published)
+    wanted = Beyond(ood, shift, published, limit, root, device)
+    wanted.check(file, out)
     paths = [file] if compare_with is None else [file, compare_with]
     if all(path.is_dir() for path in paths):
         refuse("a run", labels=labels, kind=kind)
-    settings = {"bins": bins, "resamples": resamples, "seed": seed}
     predictions = named_predictions(paths, labels, kind)
     differences = None
     if compare_with is not None:
-        differences = paired(predictions[0], predictions[1], **settings)
-    models = [measure(p, path, **settings) for p, path in zip(predictions, paths, strict=True)]
-    parts: dict[str, Any] = {}
-    where = device or "cpu"
-    if ood:
-        parts["ood"] = ood_run(
-            file, ood, root, limit=limit, resamples=resamples, seed=seed, device=where
-        )
-    if shift:
-        parts["shift"] = shift_run(
-            file, root, published=published, limit=limit, progress=True, device=where
-        )
+        differences = paired(*predictions, bins=bins, resamples=resamples, seed=seed)
+    models = []
+    for said, path in zip(predictions, paths, strict=True):
+        models.append(measure(said, path, bins=bins, resamples=resamples, seed=seed))
+    parts = wanted.measured(file, resamples, seed)
     page = placed(file, models[0].name, "report.html", out)
     with ExitStack() as locks:
         for folder in sorted(paths, key=Path.resolve) if out is None else ():
             if folder.is_dir():  # in one order: else two commands could wait for each other
                 locks.enter_context(held(folder))
-        write_all(
-            files_of(models, paths, parts, out) | {page: evaluation_page(models, differences)}
-        )
+        files = files_of(models, paths, parts, out)
+        write_all(files | {page: evaluation_page(models, differences)})
+    show(models, differences, parts, page)
 
+
+@dataclass(frozen=True)
+class Beyond:
+    """What is measured of a run beyond its test images."""
+
+    ood: tuple[str, ...]
+    shift: bool
+    published: bool
+    limit: int | None
+    root: Path | None
+    device: str | None
+
+    def check(self, file: Path, out: Path | None) -> None:
+        """ValueError for flags that do not apply."""
+        if (self.ood or self.shift) and (not file.is_dir() or out is not None):
+            remedy = "pass the folder of a run, and no --out"
+            raise ValueError(f"--ood and --shift need the network: {remedy}")
+        if not self.ood and not self.shift:
+            where = "an evaluation without --ood or --shift"
+            refuse(where, limit=self.limit, root=self.root, device=self.device)
+        if not self.shift:
+            refuse("an evaluation without --shift", published=self.published)
+
+    def measured(self, folder: Path, resamples: int, seed: int) -> dict[str, Any]:
+        """The parts of a row that are asked for."""
+        parts: dict[str, Any] = {}
+        device = self.device or "cpu"
+        if self.ood:
+            parts["ood"] = ood_run(
+                folder,
+                self.ood,
+                self.root,
+                limit=self.limit,
+                resamples=resamples,
+                seed=seed,
+                device=device,
+            )
+        if self.shift:
+            parts["shift"] = shift_run(
+                folder,
+                self.root,
+                published=self.published,
+                limit=self.limit,
+                progress=True,
+                device=device,
+            )
+        return parts
+
+
+def show(
+    models: Sequence[Evaluated],
+    differences: Mapping[str, Difference] | None,
+    parts: Mapping[str, Any],
+    page: Path,
+) -> None:
+    """Print the numbers, and where the page is."""
     console = Console()
     for model in models:
-        console.print(
-            Text(model.name, style="bold"), table(model), Text(model.numbers["verdict"]), ""
-        )
+        title = Text(model.name, style="bold")
+        console.print(title, table(model), Text(model.numbers["verdict"]), "")
     if differences:
-        console.print(
-            Text(f"{models[1].name} minus {models[0].name}"), difference_table(differences), ""
-        )
+        title = Text(f"{models[1].name} minus {models[0].name}")
+        console.print(title, difference_table(differences), "")
     for name, part in parts.items():
-        console.print(*(ood_tables(part) if name == "ood" else shift_tables(part)), "")
+        tables = ood_tables(part) if name == "ood" else shift_tables(part)
+        console.print(*tables, "")
     console.print(Text(f"report: {page}"))
 
 
@@ -122,11 +165,12 @@ def named_predictions(
 
 
 def told_apart(paths: Sequence[Path]) -> list[str]:
-    """Names for the models of one or two files or runs that no two share: with as much of their
-    paths as that takes.
+    """Names for the models of one or two files or runs: as much of the paths as tells them apart.
 
-    >>> told_apart([Path("x/old.npz"), Path("x/new.npz")]), told_apart([Path("x/test.npz"), Path("y/test.npz")])
-    (['old', 'new'], ['x/test', 'y/test'])
+    >>> told_apart([Path("x/old.npz"), Path("x/new.npz")])
+    ['old', 'new']
+    >>> told_apart([Path("x/test.npz"), Path("y/test.npz")])
+    ['x/test', 'y/test']
     """
     if len({path.resolve() for path in paths}) < len(paths):
         raise ValueError(f"{paths[0]} and {paths[1]} are the same; pass another model to --compare")

@@ -158,7 +158,8 @@ def built(spec: str) -> tuple[nn.Module, Iterable[Any], Iterable[Any] | None, It
     if not 2 <= len(parts) <= 4 or not isinstance(parts[0], nn.Module):
         kinds = ", ".join(type(part).__name__ for part in parts)
         raise ValueError(
-            f"{spec} returned ({kinds}); expected model, train[, val[, test]]: a torch model and loaders"
+            f"{spec} returned ({kinds}); "
+            "expected model, train[, val[, test]]: a torch model and loaders"
         )
     model, train, val, test = (*parts, None, None)[:4]
     return model, train, val, test

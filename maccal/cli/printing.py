@@ -1,5 +1,6 @@
 """What the verbs print: tables of numbers."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def shift_tables(part: dict[str, Any]) -> list[Table]:
     return [result]
 
 
-def difference_table(differences: dict[str, Difference]) -> Table:
+def difference_table(differences: Mapping[str, Difference]) -> Table:
     result = Table("", "difference", "95 % interval", "", box=None)
     for key, d in differences.items():
         percent, size = METRICS[key].percent, change(d, METRICS[key].percent)

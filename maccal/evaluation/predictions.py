@@ -4,9 +4,12 @@ row of results.
 Formats of `read`, all with `labels` (class indices) and either `logits` or `probs` (N x K):
 
     .npz      arrays of those names
-    .npy      an N x K array, with kind="logits" or "probs" and a second file for the labels; or a structured array of those fields
-    .csv      a header and a row a line: label, prob_0, prob_1, ... (or logit_0, ...); the suffix, and the label, may be class names
-    .parquet  the same columns, or list columns of the names above (needs pyarrow: pip install maccal[parquet])
+    .npy      an N x K array, with kind="logits" or "probs" and a second file for the labels;
+              or a structured array of those fields
+    .csv      a header, then one row per line: label, prob_0, prob_1, ... (or logit_0, ...);
+              the suffix, and the label, may be class names
+    .parquet  the same columns, or list columns of the names above
+              (needs pyarrow: pip install maccal[parquet])
 
 The readers are in arrays.py, tables.py and parquet.py. Whatever is wrong with a file is a
 FileError.
@@ -83,7 +86,8 @@ def read(
         if kind is None or labels is None:
             raise FileError(
                 path,
-                "a bare array; say what it holds (--kind logits or --kind probs) and where the labels are (--labels FILE)",
+                "a bare array; say what it holds (--kind logits or --kind probs) "
+                "and where the labels are (--labels FILE)",
             )
         columns = {kind: columns[""]}
     if labels is not None:

@@ -26,27 +26,33 @@ from maccal.training import predict
 
 
 def ood_run(
-    folder: Path, sets: Sequence[str], root: Path | str | None = None, *, limit: int | None = None, resamples: int = 1000,
-    seed: int = 0, device: torch.device | str = "cpu",
-) -> dict[str, dict[str, float]]:  # fmt: skip
-    """What `ood` says of a run: its test images against those of other data sets, normalised as its
-    own are.
+    folder: Path,
+    sets: Sequence[str],
+    root: Path | str | None = None,
+    *,
+    limit: int | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+) -> dict[str, dict[str, float]]:
+    """What `ood` says of a run: its test images against those of other data sets.
 
-    `limit` keeps so many test images of every set. The sets' images must have the size of the
-    run's, and other classes."""
+    The others are normalised as its own are, must have their size, and have other classes. `limit`
+    keeps so many test images of every set.
+    """
     config = read_config(folder)
-    if wrong := [name for name in sets if name not in PIXELS or name == config.data]:
-        choice = ", ".join(name for name in PIXELS if name != config.data)
-        raise ValueError(
-            f"{wrong[0]} is not out of distribution for a run on {config.data}; choose among {choice}"
-        )
-    own, said = load(config.data, root).test, predictions_of(folder)
+    choices = [name for name in PIXELS if name != config.data]
+    for name in sets:
+        if name not in choices:
+            problem = f"{name} is not out of distribution for a run on {config.data}"
+            raise ValueError(f"{problem}; choose among {', '.join(choices)}")
+    own = load(config.data, root).test
+    said = predictions_of(folder)
     inside = said.scores[subset(said.labels, limit)]
     network = load_run(folder, said.scores.shape[1]).to(device)
     outside = {name: other(name, root, own.images, limit) for name in sets}
-    logits = {
-        name: predict(network, images, PIXELS[config.data]) for name, images in outside.items()
-    }
+    pixels = PIXELS[config.data]
+    logits = {name: predict(network, images, pixels) for name, images in outside.items()}
     return ood(inside, logits, resamples=resamples, seed=seed)
 
 
@@ -54,13 +60,13 @@ def other(name: str, root: Path | str | None, own: Tensor, limit: int | None) ->
     """The test images of a set, if a network for images like `own` can see them."""
     test = load(name, root).test
     if test.images.shape[1:] != own.shape[1:]:
-        sizes = (" x ".join(map(str, images.shape[1:])) for images in (test.images, own))
-        raise ValueError(
-            "images of {} are {}, those of the run {}; choose a set of the same size".format(
-                name, *sizes
-            )
-        )
+        sizes = f"images of {name} are {size_of(test.images)}, those of the run {size_of(own)}"
+        raise ValueError(f"{sizes}; choose a set of the same size")
     return test.rows(subset(test.labels.numpy(), limit)).images
+
+
+def size_of(images: Tensor) -> str:
+    return " x ".join(map(str, images.shape[1:]))
 
 
 def shift_run(
@@ -71,18 +77,19 @@ def shift_run(
     device: torch.device | str = "cpu",
     **choices: Any,
 ) -> dict[str, Any]:
-    """What `shift` says of a run's test images or, if `published`, `published_shift` of the -C
-    files; `choices` are theirs.
+    """What `shift` says of a run's test images, or `published_shift` of the published files.
+
+    `choices` are theirs.
     """
     config = read_config(folder)
-    data, pixels = load(config.data, root), PIXELS[config.data]
+    data = load(config.data, root)
+    pixels = PIXELS[config.data]
     network = load_run(folder, len(data.classes)).to(device)
     if not published:
         return shift(network, data.test, pixels, **choices)
     if config.data not in ("cifar10", "cifar100"):
-        raise ValueError(
-            f"no published corruptions of {config.data}; leave published out to make them"
-        )
+        remedy = "leave published out to make them"
+        raise ValueError(f"no published corruptions of {config.data}; {remedy}")
     return published_shift(network, len(data.classes), root, pixels, **choices)
 
 
@@ -91,8 +98,9 @@ def extend_row(folder: Path, **parts: Mapping[str, Any]) -> Path:
 
     A part that is there is replaced whole.
     """
-    if unknown := set(parts) - set(PARTS):
-        raise ValueError(f"no part {min(unknown)!r} of a row; the parts are {', '.join(PARTS)}")
+    for name in parts:
+        if name not in PARTS:
+            raise ValueError(f"no part {name!r} of a row; the parts are {', '.join(PARTS)}")
     with held(folder):
         row = replace(run_of(folder)[1], **plain_parts(parts))
         return write_row(folder / "row.json", row)
@@ -100,7 +108,4 @@ def extend_row(folder: Path, **parts: Mapping[str, Any]) -> Path:
 
 def plain_parts(parts: Mapping[str, Any]) -> dict[str, Any]:
     """Parts of a row as JSON has them, arrays as lists."""
-    plain: dict[str, Any] = json.loads(
-        json.dumps(parts, allow_nan=False, default=np.ndarray.tolist)
-    )
-    return plain
+    return dict(json.loads(json.dumps(parts, allow_nan=False, default=np.ndarray.tolist)))

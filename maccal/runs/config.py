@@ -98,7 +98,7 @@ class Config:
 
     @property
     def changes(self) -> list[str]:
-        """The choices that are not the method's or the calibrator's own, by their names in a Ran."""
+        """The choices that are not the method's or calibrator's own, by their names in a Ran."""
         plan = self.plan
         own = settings_of(plan.first, self.data, self.model)
         found = [f"settings.{key}" for key in changed(self.settings, own)]

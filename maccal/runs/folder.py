@@ -7,8 +7,13 @@ runs/<data>-<model>-<method>-s<seed>/
     history.jsonl        one line per epoch, below its header
     model.safetensors    the network
     test.npz             its logits on the test images, and the labels
-    row.json             its numbers, each with interval and null band, and the checksums of the three files above
-    features/            once calibrated: the features of its images, so that the next calibration takes seconds
+    row.json             its numbers, each with interval and null band, and the checksums of the
+                         three files above
+    extraction.json      once calibrated: the seconds that it took to extract its features
+    features/            the features of its images, so that the next calibration takes seconds
+    tensorboard/         if asked for
+    error.json           why the last attempt of a benchmark failed
+    .lock                held by the process that works on the folder
 
 Every file has a checksum of its own, and row.json, which is written last, ties them together: a
 file that is damaged, or of another run, is refused. maccal/runs/state.py says how they come about.
@@ -77,7 +82,8 @@ def run_of(folder: Path) -> tuple[Config, Row]:
     if row.ran is None or not is_of(config, row.ran.about):
         raise FileError(
             folder,
-            "config.json and row.json are of different runs; delete the one that does not belong here",
+            "config.json and row.json are of different runs; "
+            "delete the one that does not belong here",
         )
     return config, row
 

@@ -2,13 +2,14 @@
 when it is finished.
 
     state_of(folder, config)    "finished", or what is to be done: measure, predict, make
-    opened(folder, config)      the same, after what a killed process or damage has left is put right
+    opened(folder, config)      the same, after the folder has been put right: a killed process, or
+                                damage, may have left anything
     measured(folder, config)    writes row.json: with it the run is finished
 
 The files are written in this order: config.json; checkpoint.pt, and from it history.jsonl, after
 every epoch; model.safetensors; test.npz; row.json. Then checkpoint.pt goes. So whatever the moment
 of a kill, the same command has either a checkpoint to go on from, or all files of the run. A folder
-is opened under its lock (parallel.held).
+is opened under its lock (distributed.held).
 """
 
 import sys
@@ -149,7 +150,8 @@ def measured(folder: Path, config: Config) -> Path:
     before = sound_row(folder)
     if file.exists() and before is None:
         tell(
-            f"{file} is damaged; the run is measured again, but its ood and shift, if it had any, are not"
+            f"{file} is damaged; the run is measured again, "
+            "but its ood and shift, if it had any, are not"
         )
     row = described(folder, config, measure(said(folder), folder / "test.npz", **MEASURED).row)
     row = replace(

@@ -248,7 +248,7 @@ def plain(cell: str) -> str:
 
 
 def cells(source: str, label: str) -> list[list[str]]:
-    """The rows of the table with that label, the lines of its head first; empty cells are left out."""
+    """The rows of the table with that label, its head first; empty cells are left out."""
     for part in source.split(r"\begin{tabular}")[1:]:
         body, after = part.split(r"\end{tabular}")
         if after.split(r"\end{table")[0].count(rf"\label{{{label}}}"):

@@ -336,7 +336,10 @@ def test_ctrl_c_is_one_line(capsys):
     ]
 
 
-PRINTS = "from rich.console import Console; from maccal.cli.failures import answered; answered(lambda: Console().print('x'))"
+PRINTS = (
+    "from rich.console import Console; from maccal.cli.failures import answered; "
+    "answered(lambda: Console().print('x'))"
+)
 
 
 def test_nobody_reads(files):
@@ -386,7 +389,10 @@ def test_ctrl_c_while_it_is_being_imported():
 @pytest.mark.slow
 def test_the_report_needs_no_torch():
     """Which takes two seconds to import; nor scipy.stats, which takes half a one."""
-    words = "import sys, maccal.cli.report; print([name for name in ('torch', 'scipy.stats', 'sklearn') if name in sys.modules])"
+    words = (
+        "import sys, maccal.cli.report; "
+        "print([name for name in ('torch', 'scipy.stats', 'sklearn') if name in sys.modules])"
+    )
     assert (
         subprocess.run([sys.executable, "-c", words], capture_output=True, text=True).stdout
         == "[]\n"

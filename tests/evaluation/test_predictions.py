@@ -1,4 +1,4 @@
-"""Reading predictions: every format gives the same, every broken file says what is wrong with it."""
+"""Reading predictions: every format gives the same, every broken file says what is wrong."""
 
 import builtins
 import json

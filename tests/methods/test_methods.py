@@ -23,6 +23,7 @@ from maccal.training.recipe import RECIPES
 
 FIRST = [name for name, row in METHODS.items() if row.second is None]
 QUICK = replace(RECIPES["digits"], epochs=2, batch_size=64)
+PLACE = "digits.320-resnet8,epochs=2,batch_size=64"  # how the names of these runs begin
 SHORT = {
     "maccal": Stage2(epochs=3),
     "tst": TwoStage(epochs=2),
@@ -139,10 +140,7 @@ def test_trained_killed_resumed_evaluated_calibrated(name, tmp_path, monkeypatch
     again = predict(load_run(resumed, 10), load("digits").test.images, PIXELS["digits"])
     np.testing.assert_allclose(again.numpy(), said.scores, rtol=1e-3, atol=1e-3)
     new = calibrate_run(resumed, stage2=SHORT["maccal"])
-    assert (
-        new.name
-        == f"digits.320-resnet8,epochs=2,batch_size=64-{'' if name == 'vanilla' else f'{name}+'}maccal,epochs=3-s1"
-    )
+    assert new.name == f"{PLACE}-{'' if name == 'vanilla' else f'{name}+'}maccal,epochs=3-s1"
     again = predict(load_run(new, 10), load("digits").test.images, PIXELS["digits"])
     np.testing.assert_allclose(again.numpy(), predictions_of(new).scores, rtol=1e-3, atol=1e-3)
 
@@ -188,10 +186,7 @@ def test_settings_of_the_second_stage(tmp_path):
         replace(config("ls+tst"), settings={"alpha": 0.1, "width": 8.0, "batchnorm": "train"}),
         runs=tmp_path,
     )
-    assert (
-        run.name
-        == "digits.320-resnet8,epochs=2,batch_size=64-ls,alpha=0.1+tst,width=8,epochs=2,batchnorm=train-s1"
-    )
+    assert run.name == f"{PLACE}-ls,alpha=0.1+tst,width=8,epochs=2,batchnorm=train-s1"
     first = tmp_path / "digits.320-resnet8,epochs=2,batch_size=64-ls,alpha=0.1-s1"
     assert (first / "row.json").is_file()
     before, after = load_run(first, 10), load_run(run, 10)

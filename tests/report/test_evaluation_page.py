@@ -227,7 +227,8 @@ def test_readable_in_both_schemes_and_widths(browser, tmp_path, scheme, width, m
     assert abs(brightness[0] - brightness[1]) > 0.6
     assert (brightness[1] > 0.5) == (scheme == "light")
     title = view.evaluate(
-        "getComputedStyle([...document.querySelectorAll('figure svg text')].find(t => t.textContent.startsWith('ECE'))).fill"
+        "getComputedStyle([...document.querySelectorAll('figure svg text')]"
+        ".find(t => t.textContent.startsWith('ECE'))).fill"
     )
     assert title == ink  # the figure follows the scheme
     # the page itself does not scroll sideways

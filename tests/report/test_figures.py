@@ -435,7 +435,7 @@ def test_gamma_as_drawn(tmp_path):
 
 
 def test_the_grids_of_mixup_and_gamma_are_found_whole():
-    """The names and settings that the benchmark gives its runs are those that the figures look for."""
+    """The settings that the benchmark gives its runs are those that the figures look for."""
     rows = []
     for job in jobs("mixup", "cpu", (1,)) + jobs("gamma", "cpu", (1,)):
         config = job.config

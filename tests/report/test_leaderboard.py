@@ -657,7 +657,10 @@ def test_figures_that_lack_rows_are_named(tmp_path, monkeypatch, capsys):
     write_rows(tmp_path / "rows.jsonl", [row("vanilla")])
     report((tmp_path / "rows.jsonl",), out=tmp_path / "page.html", figures=tmp_path / "figures")
     words = capsys.readouterr().out
-    lack = "Fig. 6: mixup, MIT and MaC-Cal over alpha: no runs of mixup with several alphas among the rows; run `maccal bench mixup`"
+    lack = (
+        "Fig. 6: mixup, MIT and MaC-Cal over alpha: no runs of mixup with several alphas "
+        "among the rows; run `maccal bench mixup`"
+    )
     assert f"left out: {lack}\n" in words
     assert f"figures: 3 of 9 in {tmp_path / 'figures'}" in words.replace("\n", "")
     assert sorted(file.name for file in (tmp_path / "figures").iterdir()) == [
@@ -847,20 +850,28 @@ def test_every_figure_once_with_words_in_both_schemes(opened, scheme):
         )
     assert drawn.locator("svg").count() == len(FIGURES)
     assert view.locator("#absent").count() == 0
-    described = "nodes => nodes.map(node => document.getElementById(node.getAttribute('aria-describedby')).textContent)"
+    described = (
+        "nodes => nodes.map(node => "
+        "document.getElementById(node.getAttribute('aria-describedby')).textContent)"
+    )
     assert drawn.locator("[role=img]").evaluate_all(described) == [
         entry.caption for entry in FIGURES.values()
     ]
     ids = view.evaluate("[...document.querySelectorAll('[id]')].map(node => node.id)")
     assert len(ids) == len(set(ids))
-    links = "[...document.querySelectorAll('use')].every(node => document.getElementById(node.getAttribute('xlink:href').slice(1)))"
+    links = (
+        "[...document.querySelectorAll('use')].every(node => "
+        "document.getElementById(node.getAttribute('xlink:href').slice(1)))"
+    )
     assert view.evaluate(links)
     paper = view.evaluate(
-        "getComputedStyle(document.querySelector('#figure-leaderboard svg #leaderboard-patch_1 path')).fill"
+        "getComputedStyle(document.querySelector("
+        "'#figure-leaderboard svg #leaderboard-patch_1 path')).fill"
     )
     assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 25, 29)"}[scheme]
     pictures = view.evaluate(
-        "[...document.querySelectorAll('.drawn image')].map(node => node.getAttribute('xlink:href').slice(0, 22))"
+        "[...document.querySelectorAll('.drawn image')]"
+        ".map(node => node.getAttribute('xlink:href').slice(0, 22))"
     )
     assert set(pictures) == {"data:image/png;base64,"}
     assert "#0072b2" not in view.evaluate(

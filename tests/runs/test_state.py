@@ -114,7 +114,8 @@ parts = [part.rows(np.arange(64)) for part in (whole.train, whole.val, whole.tes
 pipeline.load = second_stage.load = lambda *words, **choices: DataSet(*parts, whole.classes)
 runs.MEASURED["resamples"] = 5
 body = torch.nn.Sequential(torch.nn.AvgPool2d(2), torch.nn.BatchNorm2d(3), torch.nn.Flatten())
-MODELS["resnet8"] = lambda classes: Net(body, 48, classes)  # the smallest network, for there are hundreds of trainings
+# the smallest network, as there are hundreds of trainings
+MODELS["resnet8"] = lambda classes: Net(body, 48, classes)
 recipe = Recipe(epochs=2, batch_size=32, padding=1, flip=False, precision="fp32")
 first = Config("digits", "resnet8", "vanilla", 1, 64, recipe)
 second = Config("digits", "resnet8", "maccal", 1, 64, recipe, {}, Stage2(epochs=2))
@@ -192,7 +193,7 @@ def test_killed_at_any_file_event_the_same_command_ends_with_the_same_bits(tmp_p
 
 
 def flip(file):
-    """Change a few bytes in the middle: the last digit of a number alone may not change its value."""
+    """Change a few bytes in the middle: a number's last digit alone may not change its value."""
     data = file.read_bytes()
     middle = len(data) // 2
     changed = bytes(byte ^ 1 for byte in data[middle : middle + 5])
