@@ -1,5 +1,4 @@
-"""MaCCalClassifier: stage II of MaC-Cal as a scikit-learn classifier, for embeddings and other
-numeric features.
+"""MaCCalClassifier: stage II of MaC-Cal as a scikit-learn classifier, for numeric features.
 
 A two-layer network trained under random masks, whose strength follows the gap between confidence
 and accuracy. The gap is read on a part of the training rows that is held out for it, as
@@ -7,12 +6,13 @@ scikit-learn's estimators hold out rows for early stopping.
 
 Cost: 1,200 digits of 64 pixels, the defaults: under a second on one core. Expect, with a quarter of
 the labels wrong: ECE 7 to 10 % where an MLPClassifier of the same width has 30 %, and accuracy 72
-to 77 % against 62 % (the task of tests/calibration/test_estimator.py)."""
+to 77 % against 62 % (the task of tests/calibration/test_estimator.py).
+"""
 
 import math
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -23,34 +23,38 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
+from maccal.calibration.heads import history_of
 from maccal.calibration.mac_cal import DEFAULT, calibrate_head
-
-# the parameters that stage II has under the same name
-SETTINGS = ("hidden", "epochs", "batch_size", "lr", "weight_decay", "gamma")
+from maccal.calibration.stage2 import Stage2
 
 
 class MaCCalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier whose predict_proba can be trusted, for features on one scale (if not, a
-    StandardScaler goes first).
+    """A classifier whose predict_proba can be trusted, for features on one scale.
+
+    Put a StandardScaler first where the features have different scales.
 
     hidden                width of the hidden layer; None is a linear classifier
-    epochs, batch_size, lr, weight_decay    of the training by SGD
-    validation_fraction   share of the rows held out, by class, to compare confidence with accuracy. None holds out nothing and
-                          aims at a confidence of gamma x the accuracy in training; so does fit
-                          where the rows are too few to hold out: fewer than two of some class, or
-                          fewer held-out or remaining rows than classes
-    gamma                 about the accuracy on unseen rows over that in training; unused while rows are held out
+    epochs, batch_size,
+    lr, weight_decay      of the training by SGD
+    validation_fraction   share of the rows held out, by class, to compare confidence with accuracy;
+                          None holds out nothing and aims at a confidence of gamma x the accuracy in
+                          training. So does fit where the rows are too few to hold out: fewer than
+                          two of some class, or fewer held-out or remaining rows than classes
+    gamma                 about the accuracy on unseen rows over that in training; unused while rows
+                          are held out
     random_state          None, an int or a RandomState; the same int gives the same bits
 
-    Fitted: classes_, head_ (the torch module, features to logits), history_ (a dict an epoch: keep,
-    confidence, accuracy, loss), n_validation_ (rows held out, 0 where gamma was used), n_iter_,
-    n_features_in_.
+    Fitted: classes_, head_ (the torch module, features to logits), history_ (one dict per epoch:
+    keep, confidence, accuracy, loss), n_validation_ (rows held out, 0 where gamma was used),
+    n_iter_, n_features_in_.
 
     >>> from sklearn.datasets import load_digits
     >>> x, y = load_digits(return_X_y=True)
     >>> model = MaCCalClassifier(epochs=20).fit(x[:1000], y[:1000])
-    >>> model.predict_proba(x[1000:]).shape, model.n_validation_, bool(model.score(x[1000:], y[1000:]) > 0.9)
-    ((797, 10), 100, True)
+    >>> model.predict_proba(x[1000:]).shape, model.n_validation_
+    ((797, 10), 100)
+    >>> bool(model.score(x[1000:], y[1000:]) > 0.9)
+    True
     """
 
     classes_: np.ndarray
@@ -86,24 +90,33 @@ class MaCCalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(
-                f"all labels are {y[0]!r}, one class only; a classifier needs rows of at least two classes"
-            )
+            problem = f"all labels are {y[0]!r}, one class only"
+            raise ValueError(f"{problem}; a classifier needs rows of at least two classes")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         train, held_out = hold_out(codes, self.validation_fraction, seed)
-        config = replace(
-            DEFAULT,
-            statistics="held-out" if len(held_out) else "deployed",
-            **{n: getattr(self, n) for n in SETTINGS},
-        )
         val = (X[held_out], codes[held_out]) if len(held_out) else None
+        config = self._stage2("held-out" if len(held_out) else "deployed")
         self.head_ = calibrate_head(X[train], codes[train], val=val, config=config, seed=seed)
-        self.history_ = cast(list[dict[str, float]], self.head_.history)
-        self.n_iter_, self.n_validation_ = len(self.history_), len(held_out)
+        self.history_ = history_of(self.head_)
+        self.n_iter_ = len(self.history_)
+        self.n_validation_ = len(held_out)
         return self
 
+    def _stage2(self, statistics: Literal["held-out", "deployed"]) -> Stage2:
+        """The choices of stage II that the parameters make; the others are the defaults."""
+        return replace(
+            DEFAULT,
+            hidden=self.hidden,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            gamma=self.gamma,
+            statistics=statistics,
+        )
+
     def decision_function(self, X: Any) -> np.ndarray:
-        """Logits, rows x classes; of two classes the second's less the first's, one number a row."""
+        """Logits, rows x classes; with two classes one number per row, second minus first."""
         logits = self._logits(X)
         return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
@@ -125,17 +138,19 @@ class MaCCalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def hold_out(codes: np.ndarray, fraction: float | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to train on and rows held out, every class in its share.
+    """The rows to train on and the rows held out, every class in its share.
 
-    None are held out where there are too few.
+    None are held out where there are too few: both parts need a row of each class.
     """
-    if fraction is not None and not 0 < fraction < 1:
-        raise ValueError(
-            f"validation_fraction is {fraction}; pass a share between 0 and 1, or None to hold out nothing"
-        )
-    rows, counts = np.arange(len(codes)), np.bincount(codes)
-    held = math.ceil((fraction or 0) * len(codes))
-    if fraction is None or counts.min() < 2 or not len(counts) <= held <= len(codes) - len(counts):
+    rows = np.arange(len(codes))
+    if fraction is None:
+        return rows, rows[:0]
+    if not 0 < fraction < 1:
+        remedy = "pass a share between 0 and 1, or None to hold out nothing"
+        raise ValueError(f"validation_fraction is {fraction}; {remedy}")
+    counts = np.bincount(codes)
+    held = math.ceil(fraction * len(codes))
+    if counts.min() < 2 or not len(counts) <= held <= len(codes) - len(counts):
         return rows, rows[:0]
     train, held_out = train_test_split(rows, test_size=held, stratify=codes, random_state=seed)
     return train, held_out

@@ -1,14 +1,21 @@
-"""Classifier heads on frozen features: the masked layer of MaC-Cal, heads in training, and their
-plain form for inference.
+"""Classifier heads on frozen features: heads in training under masks, and their plain form.
 
-MaskedLinear    y = (M * W) x + b, M ~ Bernoulli(keep) drawn in every training pass (Eqs. 7 and 8); the bias is never masked.
-                In eval mode y = keep W x + b, the expected weights: one deterministic pass.
-Heads           B heads of one or two layers, trained side by side as one batched problem, each under its own masks
-plain           trained weights as ordinary linear layers, for inference; save_head and load_head keep them in a file
+Heads                   B heads of one or two layers, trained side by side as one batched problem
+plain                   trained weights as ordinary linear layers, for inference
+save_head, load_head    plain heads in a file
 
-A step of `Heads` is written out without autograd: the gradient is two matrix products a layer.
-Masks compare 16 random bits a weight with keep, so keep counts in steps of 1 / 65,536. For D = 64,
-hidden 512, K = 10, batches of 128: about 0.5 ms on one core.
+One step of `Heads` is the inner loop of the paper's Algorithm 1:
+
+    M ~ Bernoulli(keep)                        Eq. 7     draw; the bias is never masked
+    y = (M * W) x + b                          Eq. 8     step
+    minimise the mean cross-entropy of y       Eq. 9     step
+    W -= lr (M * dL/dW), kept weights only     Eqs. 10 and 11
+
+`deployed` then gives the weights for inference, by default keep W: the expectation over the masks.
+
+The step is written out without autograd: the gradient is two matrix products per layer. A mask
+compares 16 random bits per weight with keep, so keep counts in steps of 1 / 65,536.
+Cost: about 0.5 ms per step on one core, for D = 64, hidden 512, K = 10, batches of 128.
 """
 
 from itertools import pairwise
@@ -16,153 +23,162 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maccal.calibration.stage2 import Stage2
 from maccal.io import FileError, read_tensors, write_tensors
 
-HEAD = "head 1"
+HEAD = "head 1"  # the kind of file, and the version of its format
 Made = TypeVar("Made", bound=nn.Module)
 
 
-class MaskedLinear(nn.Linear):
-    """A linear layer whose weights are dropped at random while it trains, each with probability 1 -
-    keep.
+class Heads:
+    """The weights of B heads in training, with their momenta and masks.
 
-    >>> layer = MaskedLinear(3, 2, keep=0.5).eval()
-    >>> x = torch.ones(1, 3)
-    >>> bool(torch.allclose(layer(x), F.linear(x, 0.5 * layer.weight, layer.bias)))
-    True
+    Lists run over the layers, the first axis of each tensor over the heads. A narrower head is
+    padded with zeros, which no step ever changes: a hidden unit with zero weights is never active.
     """
 
-    def __init__(
-        self,
-        width_in: int,
-        width_out: int,
-        keep: float = 0.5,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__(width_in, width_out)
-        self.keep = keep
-        self.generator = generator
-
-    def mask(self) -> Tensor:
-        """A fresh binary mask of the weights."""
-        uniform = torch.rand(self.weight.shape, generator=self.generator, device=self.weight.device)
-        return (uniform < self.keep).to(self.weight.dtype)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight * (self.mask() if self.training else self.keep), self.bias)
-
-
-class Heads:
-    """The weights of B heads in training, their momenta and masks. Lists run over the layers, the
-    first axis over the heads.
-
-    A narrower head is padded with zeros, which no step ever changes: zero weights make a hidden
-    unit that is never active."""
-
     def __init__(self, widths: list[list[int]], generators: list[torch.Generator]) -> None:
-        """nn.Linear's own initialisation, drawn for each head from its generator."""
-        # of each head's layers: out, in
-        self.shapes = [[(b, a) for a, b in pairwise(w)] for w in widths]
-        largest = [
-            tuple(map(max, zip(*layer, strict=True))) for layer in zip(*self.shapes, strict=True)
-        ]
-        self.weights = [torch.zeros(len(widths), *shape) for shape in largest]
+        """Weights as nn.Linear initialises them, drawn for each head from its own generator."""
+        self.shapes = [layer_shapes(of_head) for of_head in widths]
+        largest = [largest_shape(of_layer) for of_layer in zip(*self.shapes, strict=True)]
+        self.weights = [torch.zeros(len(widths), out, fan_in) for out, fan_in in largest]
         self.biases = [torch.zeros(len(widths), 1, out) for out, _ in largest]
         self.masks = [torch.zeros_like(w) for w in self.weights]
-        self.speeds = [torch.zeros_like(t) for t in (*self.weights, *self.biases)]
+        self.weight_momenta = [torch.zeros_like(w) for w in self.weights]
+        self.bias_momenta = [torch.zeros_like(b) for b in self.biases]
         for head, generator in enumerate(generators):
-            for w, b, (out, fan_in) in zip(
-                self.weights, self.biases, self.shapes[head], strict=True
-            ):
-                w[head, :out, :fan_in] = uniform((out, fan_in), fan_in, generator)
-                b[head, 0, :out] = uniform((out,), fan_in, generator)
+            self._initialise(head, generator)
+
+    def _initialise(self, head: int, generator: torch.Generator) -> None:
+        layers = zip(self.weights, self.biases, self.shapes[head], strict=True)
+        for w, b, (out, fan_in) in layers:
+            w[head, :out, :fan_in] = uniform((out, fan_in), fan_in, generator)
+            b[head, 0, :out] = uniform((out,), fan_in, generator)
 
     def draw(self, keeps: list[float], generators: list[torch.Generator]) -> None:
-        """Fresh masks of all layers, from one call a head."""
+        """Fresh masks of all layers (Eq. 7), each head's from one call of its generator."""
         for head, (keep, generator) in enumerate(zip(keeps, generators, strict=True)):
             sizes = [out * fan_in for out, fan_in in self.shapes[head]]
-            bits = (
-                torch.empty(-(-sum(sizes) // 4), dtype=torch.int64)
-                .random_(-(1 << 63), None, generator=generator)
-                .view(torch.int16)
-            )
-            below = round(keep * (1 << 16)) - (1 << 15) - 1
-            for mask, part, (out, fan_in) in zip(
-                self.masks,
-                torch.split(bits, [*sizes, bits.numel() - sum(sizes)]),
-                self.shapes[head],
-                strict=False,
-            ):
-                torch.le(part.view(out, fan_in), below, out=mask[head, :out, :fan_in])
+            bits = random_int16(sum(sizes), generator)
+            # of the 2^16 values from -2^15 on, the lowest `keep` of them are kept
+            highest_kept = round(keep * (1 << 16)) - (1 << 15) - 1
+            layers = zip(self.masks, torch.split(bits, sizes), self.shapes[head], strict=True)
+            for mask, part, (out, fan_in) in layers:
+                torch.le(part.view(out, fan_in), highest_kept, out=mask[head, :out, :fan_in])
 
     def step(self, x: Tensor, y: Tensor, lr: float, config: Stage2) -> Tensor:
-        """One step of SGD on the mean cross-entropy of a batch (B x n x D).
+        """One step of SGD on the mean cross-entropy of a batch (x is B x n x D, y is B x n).
 
-        Returns its log-probabilities, from before the step.
+        Returns the log-probabilities of the batch, from before the step.
         """
-        if config.masking == "reset":
-            for w, m in zip(self.weights, self.masks, strict=True):
-                w.mul_(m)
-        weights = (
-            self.weights
-            if config.masking == "reset"
-            else [w * m for w, m in zip(self.weights, self.masks, strict=True)]
-        )
+        weights = self._masked(config)
+        # forward (Eq. 8): inputs[i] is what layer i sees
         inputs = [x]
         for w, b in zip(weights[:-1], self.biases[:-1], strict=True):
             inputs.append(torch.baddbmm(b, inputs[-1], w.mT).relu_())
         log_p = torch.baddbmm(self.biases[-1], inputs[-1], weights[-1].mT).log_softmax(2)
-        delta = log_p.exp().div_(y.shape[1])
-        delta.scatter_add_(2, y[:, :, None], delta.new_tensor(-1 / y.shape[1]).expand(*y.shape, 1))
+        # backward (Eqs. 9-11): delta is the gradient at the outputs of the layer
+        delta = cross_entropy_gradient(log_p, y)
         for layer in reversed(range(len(weights))):
-            gradient, shift = torch.bmm(delta.mT, inputs[layer]), delta.sum(1, keepdim=True)
-            if layer:
-                # of ReLU
-                delta = torch.ops.aten.threshold_backward(
-                    torch.bmm(delta, weights[layer]), inputs[layer], 0
-                )
+            gradient = torch.bmm(delta.mT, inputs[layer])
+            bias_gradient = delta.sum(1, keepdim=True)
+            if layer > 0:
+                # before the update, which may change weights[layer] in place
+                at_inputs = torch.bmm(delta, weights[layer])
+                delta = torch.ops.aten.threshold_backward(at_inputs, inputs[layer], 0)  # of ReLU
             self._update(layer, gradient, lr, config)
-            descend(self.biases[layer], self.speeds[len(weights) + layer], shift, lr, config)
+            descend(self.biases[layer], self.bias_momenta[layer], bias_gradient, lr, config)
         return log_p
 
+    def _masked(self, config: Stage2) -> list[Tensor]:
+        """The weights that take part in this step: M * W, or with "reset" W itself after W *= M."""
+        layers = zip(self.weights, self.masks, strict=True)
+        if config.masking == "reset":
+            return [w.mul_(m) for w, m in layers]
+        return [w * m for w, m in layers]
+
     def _update(self, layer: int, gradient: Tensor, lr: float, config: Stage2) -> None:
-        weight, speed, mask = self.weights[layer], self.speeds[layer], self.masks[layer]
+        """The new weights of a layer; the gradient reaches only those that the mask kept (Eq. 11).
+
+        With "straight-through" it reaches all of them. With "frozen" the dropped weights are
+        spared momentum and decay too.
+        """
+        weight = self.weights[layer]
+        momentum = self.weight_momenta[layer]
+        mask = self.masks[layer]
         if config.masking == "forward" or (config.masking == "reset" and config.restrict != "none"):
             gradient.mul_(mask)
-        frozen = config.restrict == "frozen" and (weight.clone(), speed.clone())
-        descend(weight, speed, gradient, lr, config)
-        if frozen:
-            weight.copy_(torch.where(mask > 0, weight, frozen[0]))
-            speed.copy_(torch.where(mask > 0, speed, frozen[1]))
+        if config.restrict != "frozen":
+            descend(weight, momentum, gradient, lr, config)
+            return
+        old_weight = weight.clone()
+        old_momentum = momentum.clone()
+        descend(weight, momentum, gradient, lr, config)
+        weight.copy_(torch.where(mask > 0, weight, old_weight))
+        momentum.copy_(torch.where(mask > 0, momentum, old_momentum))
 
     def deployed(self, head: int, keep: float, config: Stage2) -> tuple[list[Tensor], list[Tensor]]:
-        """A head's weights (out x in) and biases as they are used at inference, on standardised
-        features.
+        """The weights (out x in) and biases of a head as used at inference.
+
+        They expect features standardised as in training.
         """
-        cut = [
-            (w[head, :out, :fan_in], m[head, :out, :fan_in], b[head, 0, :out])
-            for w, m, b, (out, fan_in) in zip(
-                self.weights, self.masks, self.biases, self.shapes[head], strict=True
-            )
-        ]
-        biases = [b for _, _, b in cut]
-        if config.masking == "reset" or config.inference == "dense":
-            return [w for w, _, _ in cut], biases
-        return [w * (m if config.inference == "last" else keep) for w, m, _ in cut], biases
+        weights = []
+        biases = []
+        layers = zip(self.weights, self.masks, self.biases, self.shapes[head], strict=True)
+        for w, m, b, (out, fan_in) in layers:
+            weight = w[head, :out, :fan_in]
+            if config.masking == "reset" or config.inference == "dense":
+                weights.append(weight)
+            elif config.inference == "last":
+                weights.append(weight * m[head, :out, :fan_in])
+            else:
+                weights.append(weight * keep)
+            biases.append(b[head, 0, :out])
+        return weights, biases
+
+
+def layer_shapes(widths: list[int]) -> list[tuple[int, int]]:
+    """The shape (out, in) of each layer between these widths.
+
+    >>> layer_shapes([64, 512, 10])
+    [(512, 64), (10, 512)]
+    """
+    return [(out, fan_in) for fan_in, out in pairwise(widths)]
+
+
+def largest_shape(shapes: tuple[tuple[int, int], ...]) -> tuple[int, int]:
+    """The smallest shape that has room for all of these."""
+    return max(out for out, _ in shapes), max(fan_in for _, fan_in in shapes)
 
 
 def uniform(shape: tuple[int, ...], fan_in: int, generator: torch.Generator) -> Tensor:
+    """Numbers between -1 and 1 over sqrt(fan_in), as nn.Linear draws its weights and biases."""
     return (2 * torch.rand(shape, generator=generator) - 1) / fan_in**0.5
 
 
-def descend(parameter: Tensor, speed: Tensor, gradient: Tensor, lr: float, config: Stage2) -> None:
-    """torch.optim.SGD's step: decay joins the gradient, momentum without dampening."""
-    speed.mul_(config.momentum).add_(gradient).add_(parameter, alpha=config.weight_decay)
-    parameter.sub_(speed, alpha=lr)
+def random_int16(count: int, generator: torch.Generator) -> Tensor:
+    """So many uniform 16-bit integers, cut from 64-bit ones: a quarter of the draws."""
+    draws = torch.empty(-(-count // 4), dtype=torch.int64)
+    draws.random_(-(1 << 63), None, generator=generator)
+    return draws.view(torch.int16)[:count]
+
+
+def cross_entropy_gradient(log_p: Tensor, y: Tensor) -> Tensor:
+    """Of the mean cross-entropy by the logits: (p - one-hot(y)) / n, B x n x K."""
+    n = y.shape[1]
+    gradient = log_p.exp().div_(n)
+    share = gradient.new_tensor(-1 / n).expand(*y.shape, 1)
+    return gradient.scatter_add_(2, y[:, :, None], share)
+
+
+def descend(
+    parameter: Tensor, momentum: Tensor, gradient: Tensor, lr: float, config: Stage2
+) -> None:
+    """The step of torch.optim.SGD: decay joins the gradient, momentum without dampening."""
+    momentum.mul_(config.momentum).add_(gradient).add_(parameter, alpha=config.weight_decay)
+    parameter.sub_(momentum, alpha=lr)
 
 
 def logits(x: Tensor, weights: list[Tensor], biases: list[Tensor]) -> Tensor:
@@ -173,16 +189,15 @@ def logits(x: Tensor, weights: list[Tensor], biases: list[Tensor]) -> Tensor:
 
 
 def plain(weights: list[Tensor], biases: list[Tensor]) -> nn.Sequential:
-    """Linear layers with ReLU between them, from their weights (out x in) and biases, in eval mode
-    and without gradients.
+    """Linear layers with ReLU between them, from weights (out x in) and biases.
+
+    In eval mode and without gradients.
     """
     layers: list[nn.Module] = []
     for weight, bias in zip(weights, biases, strict=True):
         layer = nn.Linear(weight.shape[1], weight.shape[0], device="meta")
-        layer.weight, layer.bias = (
-            nn.Parameter(weight.clone(), False),
-            nn.Parameter(bias.clone(), False),
-        )
+        layer.weight = nn.Parameter(weight.clone(), requires_grad=False)
+        layer.bias = nn.Parameter(bias.clone(), requires_grad=False)
         layers += [layer, nn.ReLU()]
     return nn.Sequential(*layers[:-1]).eval()
 
@@ -214,15 +229,16 @@ def load_head(path: Path | str) -> nn.Sequential:
     """
     try:
         tensors, _ = read_tensors(Path(path), HEAD)
-        weights = [tensors.pop(f"{place}.weight") for place in range(0, len(tensors), 2)]
-        biases = [tensors.pop(f"{2 * place}.bias") for place in range(len(weights))]
+        # a ReLU stands between two layers, so they have the even numbers of nn.Sequential
+        numbers = range(0, len(tensors), 2)
+        weights = [tensors.pop(f"{number}.weight") for number in numbers]
+        biases = [tensors.pop(f"{number}.bias") for number in numbers]
         check_layers(weights, biases)
     except FileError as error:
         raise FileError(path, f"not a head written by maccal ({error.problem})") from None
     except (KeyError, ValueError) as error:
-        raise FileError(
-            path, f"not a head written by maccal (its layers do not fit: {error})"
-        ) from None
+        problem = f"its layers do not fit: {error}"
+        raise FileError(path, f"not a head written by maccal ({problem})") from None
     return plain(weights, biases)
 
 

@@ -39,49 +39,48 @@ class TwoStage:
     weight_decay: float = 5e-4
     clip: float = 2.0  # largest norm of the whole gradient; 0 is no limit
     samples: int = 10  # passes that V-TST averages at evaluation; 1 is a single random one
-    # of the frozen body; train is the published code's, which runs it in every step
+    # mode of the frozen body's BatchNorm; the published code runs the body in every step, in train
     batchnorm: Literal["eval", "train"] = "eval"
-    # the epoch that is kept, as the authors do; the last where nothing is held out
+    # which epoch is kept: the best on held-out rows, as the authors do, or the last; always the
+    # last where nothing is held out
     select: Literal["val-nll", "last"] = "val-nll"
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            allowed, value = get_args(field.type), getattr(self, field.name)
+            allowed = get_args(field.type)
+            value = getattr(self, field.name)
             if allowed and value not in allowed:
-                raise ValueError(
-                    f"TwoStage: {field.name} is {value!r}; choose one of {', '.join(allowed)}"
-                )
+                words = ", ".join(allowed)
+                raise ValueError(f"TwoStage: {field.name} is {value!r}; choose one of {words}")
         for name in ("width", "epochs", "batch_size", "samples"):
-            if not isinstance(getattr(self, name), Integral) or getattr(self, name) < 1:
-                raise ValueError(
-                    f"TwoStage: {name} is {getattr(self, name)}; pass a whole number from 1 up"
-                )
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or value < 1:
+                raise ValueError(f"TwoStage: {name} is {value}; pass a whole number from 1 up")
         for name in ("lr", "momentum", "weight_decay", "clip"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ValueError(
-                    f"TwoStage: {name} is {getattr(self, name)}; pass a number from 0 up"
-                )
+            value = getattr(self, name)
+            if not 0 <= value < float("inf"):
+                raise ValueError(f"TwoStage: {name} is {value}; pass a number from 0 up")
 
     @classmethod
     def authors(cls, **changes: Any) -> "TwoStage":
         """The published code: Adam at 1e-4, batches of 256, no weight decay and no clipping."""
-        return replace(
-            cls(optimiser="adam", lr=1e-4, batch_size=256, weight_decay=0.0, clip=0.0), **changes
-        )
+        published = cls(optimiser="adam", lr=1e-4, batch_size=256, weight_decay=0.0, clip=0.0)
+        return replace(published, **changes)
 
 
 DEFAULT = TwoStage()
 
 
 class TSTHead(nn.Module):
-    """Features N x D in, logits N x K out. The last two layers have no ReLU between them.
+    """Features N x D in, logits N x K out.
 
-    Together they are one linear map.
+    The last two layers have no ReLU between them, so together they are one linear map.
     """
 
     def __init__(self, features: int, classes: int, width: int = 128) -> None:
         super().__init__()
-        self.encoder, self.decoder = encoder(features, width), nn.Linear(width, classes)
+        self.encoder = encoder(features, width)
+        self.decoder = nn.Linear(width, classes)
         self.history = History()
 
     def forward(self, z: Tensor) -> Tensor:
@@ -97,19 +96,21 @@ class TSTHead(nn.Module):
 
 
 class VTSTHead(nn.Module):
-    """Features N x D in, logits N x K out: in train mode of one random z a row, in eval mode of the
-    mean of many.
+    """Features N x D in, logits N x K out, through a random z per row.
 
-    In eval mode softmax(logits) is the mean of the probabilities over `samples` draws of eps. These
-    are made once, with the weights, kept in state_dict and shared by all rows: each row's mean is a
-    fair estimate, and does not depend on the batch that the row comes in or on how often it is
-    asked for. But the errors of the rows are alike, and do not average out over them."""
+    In train mode the logits are those of one draw of z. In eval mode softmax(logits) is the mean of
+    the probabilities over `samples` draws of eps. These are made once, with the weights, kept in
+    state_dict and shared by all rows: each row's mean is a fair estimate, and depends neither on
+    the batch that the row comes in nor on how often it is asked for. But the errors of the rows are
+    alike, and do not average out over them.
+    """
 
     eps: Tensor
 
     def __init__(self, features: int, classes: int, width: int = 128, samples: int = 10) -> None:
         super().__init__()
-        self.mean, self.variance = encoder(features, width), encoder(features, width)
+        self.mean = encoder(features, width)
+        self.variance = encoder(features, width)
         self.decoder = nn.Linear(width, classes)
         self.register_buffer("eps", torch.randn(samples, width))
         self.history = History()
@@ -119,6 +120,7 @@ class VTSTHead(nn.Module):
         return self.mean(z), F.logsigmoid(self.variance(z))
 
     def decode(self, mean: Tensor, log_variance: Tensor, eps: Tensor) -> Tensor:
+        """The logits of z = mu + sigma eps."""
         logits: Tensor = self.decoder(mean + (log_variance / 2).exp() * eps)
         return logits
 
@@ -133,7 +135,7 @@ class VTSTHead(nn.Module):
     def loss(
         self, z: Tensor, y: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The mean loss and the logits of one random z a row."""
+        """The mean loss and the logits of one random z per row."""
         mean, log_variance = self.latent(z)
         logits = self.decode(mean, log_variance, noise(mean, generator))
         return cross_entropy(logits, y) + standard_normal_kl(mean, log_variance), logits
@@ -143,15 +145,15 @@ Head: TypeAlias = TSTHead | VTSTHead
 
 
 def encoder(features: int, width: int) -> nn.Sequential:
+    """The first two layers: features to Z numbers, through 3Z."""
     return nn.Sequential(nn.Linear(features, 3 * width), nn.ReLU(), nn.Linear(3 * width, width))
 
 
 def noise(like: Tensor, generator: torch.Generator | None) -> Tensor:
     """Standard normal numbers, drawn where the generator is."""
     device = generator.device if generator is not None else like.device
-    return torch.randn(like.shape, generator=generator, dtype=like.dtype, device=device).to(
-        like.device
-    )
+    drawn = torch.randn(like.shape, generator=generator, dtype=like.dtype, device=device)
+    return drawn.to(like.device)
 
 
 def build_head(config: TwoStage, features: int, classes: int, seed: int = 1) -> Head:

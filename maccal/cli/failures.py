@@ -1,7 +1,8 @@
 """How a command ends: what it says and the exit code, whatever went wrong.
 
     0      all is done
-    1      a fault in maccal: the traceback, and what to send to its authors; or nobody reads what is printed (`| head`)
+    1      a fault in maccal: the traceback, and what to send to its authors;
+           or nobody reads what is printed (`| head`)
     2      something to mend, in one line: a file, a setting, a full disk, too little memory
     130    Ctrl-C
 
@@ -59,13 +60,13 @@ def answered(command: Callable[[], object]) -> None:
         complain("interrupted; what was saved is whole, and the same command goes on from it")
         sys.exit(130)
     except Exception as error:
-        if words := mendable(error):
+        words = mendable(error)
+        if words is not None:
             complain(words)
             sys.exit(2)
         traceback.print_exc()
-        complain(
-            f"this is a fault in maccal; please report it with the command and the lines above ({made_with()})"
-        )
+        request = "please report it with the command and the lines above"
+        complain(f"this is a fault in maccal; {request} ({made_with()})")
         sys.exit(1)
 
 
@@ -79,17 +80,25 @@ def show_anything() -> None:
 def mendable(error: Exception) -> str | None:
     """What to say of an error that the user can do something about; None of any other."""
     words = " ".join(str(error).split())
-    if isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(w in words for w in OUT_OF_MEMORY)
-    ):
-        return f"not enough memory ({words or 'none is left'}); pass less at a time, or use a larger machine"
+    if is_out_of_memory(error, words):
+        remedy = "pass less at a time, or use a larger machine"
+        return f"not enough memory ({words or 'none is left'}); {remedy}"
     if isinstance(error, RecursionError):
         return "something is nested too deeply to be read"
     if isinstance(error, UnicodeError):
         return f"text that is not Unicode ({words})"
     if isinstance(error, DAMAGE):
         return f"a file is damaged ({words or type(error).__name__})"
-    return words or type(error).__name__ if isinstance(error, ValueError | OSError) else None
+    if isinstance(error, ValueError | OSError):
+        return words or type(error).__name__
+    return None
+
+
+def is_out_of_memory(error: Exception, words: str) -> bool:
+    """Python's own error, or a RuntimeError in torch's words for it."""
+    if isinstance(error, MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(known in words for known in OUT_OF_MEMORY)
 
 
 def complain(words: str) -> None:
@@ -108,9 +117,11 @@ def drop_output_if_full() -> None:
 
 
 def drop_output() -> None:
+    """Whatever is printed from now on goes nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def made_with() -> str:
+    """The versions that a report of a fault needs."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("maccal", "torch", "numpy"))
     return f"{packages}, Python {platform.python_version()}, {platform.system()}"

@@ -24,73 +24,85 @@ def show_run(folder: Path) -> None:
 
 
 def table(model: Evaluated) -> Table:
+    """One line per metric: its value, its interval, and what a calibrated model would have."""
     numbers = model.numbers
     result = Table("", "value", "95 % interval", "calibrated model", box=None)
     for key, metric in METRICS.items():
-        spans = [span(numbers, f"{key}{part}", metric.percent) for part in ("", "_null")]
-        result.add_row(metric.label, Text(show(numbers[key], metric.percent), style="bold"), *spans)
-    for column in result.columns[1:]:
-        column.justify = "right"
-    return result
+        value = Text(show(numbers[key], metric.percent), style="bold")
+        interval = span(numbers, key, metric.percent)
+        null = span(numbers, f"{key}_null", metric.percent)
+        result.add_row(metric.label, value, interval, null)
+    return right_aligned(result)
 
 
 def ood_tables(sets: dict[str, dict[str, float]]) -> list[Table]:
+    """One line per set: AUROC and FPR95 with their intervals."""
     result = Table(
         "out of distribution", "AUROC", "95 % interval", "FPR95", "95 % interval", box=None
     )
     for name, numbers in sets.items():
-        cells = [
-            (show(numbers[key], True), span(Summary(numbers), key, True))
-            for key in ("auroc", "fpr95")
-        ]
-        result.add_row(Text(name), *(cell for pair in cells for cell in pair))
+        cells = []
+        for key in ("auroc", "fpr95"):
+            cells += [show(numbers[key], True), span(Summary(numbers), key, True)]
+        result.add_row(Text(name), *cells)
     return [result]
 
 
 def shift_tables(part: dict[str, Any]) -> list[Table]:
+    """One line per severity: accuracy and ECE over the corruptions."""
     result = Table("severity", "accuracy", "mean ECE", "pooled ECE", box=None)
-    for place, severity in enumerate(part["severities"]):
-        numbers = (
-            part["accuracy"][:, place].mean(),
-            part["ece_mean"][place],
-            part["ece_pooled"][place],
-        )
+    columns = (part["accuracy"].mean(0), part["ece_mean"], part["ece_pooled"])
+    for severity, *numbers in zip(part["severities"], *columns, strict=True):
         result.add_row(str(severity), *(show(float(number), True) for number in numbers))
     return [result]
 
 
+<<<<<<< HEAD
 def difference_table(differences: Mapping[str, Difference]) -> Table:
+=======
+def difference_table(differences: dict[str, Difference]) -> Table:
+    """One line per metric: the difference of two models, its interval and p-value."""
+>>>>>>> h-a2
     result = Table("", "difference", "95 % interval", "", box=None)
-    for key, d in differences.items():
-        percent, size = METRICS[key].percent, change(d, METRICS[key].percent)
-        result.add_row(
-            METRICS[key].label,
-            size["value"],
-            f"{show(d.low, percent)} to {show(d.high, percent)}",
-            size["p"],
-        )
+    for key, difference in differences.items():
+        metric = METRICS[key]
+        words = change(difference, metric.percent)
+        low = show(difference.low, metric.percent)
+        high = show(difference.high, metric.percent)
+        result.add_row(metric.label, words["value"], f"{low} to {high}", words["p"])
     return result
 
 
 def compact(models: list[Evaluated]) -> Table:
-    """A line a model: accuracy, ECE with its interval and null band, NLL."""
+    """One line per model: accuracy, ECE with its interval and null band, NLL."""
     result = Table(
         "", "accuracy", "ECE", "95 % interval", "calibrated", "NLL", box=None, pad_edge=False
     )
     for model in models:
-        n = model.numbers
-        shown = {key: show(n[key], METRICS[key].percent) for key in ("accuracy", "ece", "nll")}
-        spans = [
-            f"{100 * n[f'{key}_low']:.2f}–{100 * n[f'{key}_high']:.2f} %"
-            for key in ("ece", "ece_null")
-        ]
+        numbers = model.numbers
+        accuracy, ece, nll = (
+            show(numbers[key], METRICS[key].percent) for key in ("accuracy", "ece", "nll")
+        )
         result.add_row(
             Text(model.name),
-            shown["accuracy"],
-            Text(shown["ece"], style="bold"),
-            *spans,
-            shown["nll"],
+            accuracy,
+            Text(ece, style="bold"),
+            percent_range(numbers, "ece"),
+            percent_range(numbers, "ece_null"),
+            nll,
         )
-    for column in result.columns[1:]:
+    return right_aligned(result)
+
+
+def percent_range(numbers: Summary, key: str) -> str:
+    """An interval or a null band in a few letters."""
+    low = 100 * numbers[f"{key}_low"]
+    high = 100 * numbers[f"{key}_high"]
+    return f"{low:.2f}–{high:.2f} %"
+
+
+def right_aligned(table: Table) -> Table:
+    """The table with its numbers, all columns but the first, aligned to the right."""
+    for column in table.columns[1:]:
         column.justify = "right"
-    return result
+    return table

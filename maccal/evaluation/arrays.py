@@ -5,7 +5,8 @@
 
 No pickles are opened. An array is read only when the size in its header is that of its bytes, and
 is acceptable: see `check_size`. Every byte of an array in an .npz is covered by the checksum
-(CRC-32) that the format has, and it is compared. Whatever is wrong is a FileError."""
+(CRC-32) that the format has, and it is compared. Whatever is wrong is a FileError.
+"""
 
 import math
 import os
@@ -21,8 +22,8 @@ from numpy.lib import format as npy
 from maccal.io import FileError, open_regular
 
 ALWAYS = 10**9  # bytes that any file may become in memory
-TIMES = 100  # what a larger one may become, in times of its size
-VARIABLE = "MACCAL_LARGEST"
+TIMES = 100  # a larger file may become so many times its own size
+VARIABLE = "MACCAL_LARGEST"  # of the environment: bytes that any file may become instead
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # numpy's own two
 
 
@@ -55,6 +56,7 @@ def npz_names(path: Path) -> list[str]:
 
 
 def load_npy(path: Path) -> np.ndarray:
+    """The one array of the file."""
     with reading(path, "a readable .npy file"), open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         check_header(path, "the array", file, size, size)
@@ -65,21 +67,20 @@ def load_npy(path: Path) -> np.ndarray:
 def member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> np.ndarray:
     """One array, after a look at its header."""
     if info.flag_bits & 1 or info.compress_type not in METHODS:
-        raise FileError(
-            path, f"{name} is encrypted, or compressed in an unknown way; save it with np.savez"
-        )
+        problem = f"{name} is encrypted, or compressed in an unknown way"
+        raise FileError(path, f"{problem}; save it with np.savez")
     with archive.open(info) as file:
         stored = min(info.compress_size, path.stat().st_size)
         check_header(path, name, file, info.file_size, stored)
     with archive.open(info) as file:
         array = npy.read_array(file, allow_pickle=False)
-        if file.read(1):  # beyond the end, which is where the checksum is compared
+        if file.read(1):  # reading on to the end is also what compares the checksum
             raise FileError(path, f"{name} has more bytes than its shape needs")
     return array
 
 
 def check_header(path: Path, name: str, file: IO[bytes], size: int, stored: int) -> None:
-    """The array's declared bytes are those that are there, and may be read."""
+    """FileError unless the array has as many bytes as its header declares, and not too many."""
     version = npy.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         raise FileError(path, f"{name} has version {version} of the format; expected 1.0 or 2.0")
@@ -88,20 +89,20 @@ def check_header(path: Path, name: str, file: IO[bytes], size: int, stored: int)
     if kind.hasobject:
         raise FileError(path, f"{name} holds Python objects, which could run code; save numbers")
     needed = math.prod(shape) * kind.itemsize
-    if any(length < 0 for length in shape) or needed != size - file.tell():
-        raise FileError(
-            path, f"{name}: {size - file.tell():,} bytes for an array of {needed:,}; it is damaged"
-        )
+    present = size - file.tell()
+    if any(length < 0 for length in shape) or needed != present:
+        problem = f"{name}: {present:,} bytes for an array of {needed:,}"
+        raise FileError(path, f"{problem}; it is damaged")
     check_size(path, name, needed, stored)
 
 
 def check_size(path: Path, name: str, needed: int, stored: int) -> None:
-    """FileError for what would need far more memory than the file has bytes: a kilobyte can unpack
-    to gigabytes.
+    """FileError for what would need far more memory than the file has bytes.
 
-    A gigabyte is always granted, and more to a file that is not much smaller itself, as files of
-    predictions are: 200 million rows of ten probabilities have 8 GB and take up as much on the
-    disk. $MACCAL_LARGEST, in bytes, grants more."""
+    For a kilobyte can unpack to gigabytes. A gigabyte is always granted, and more to a file that is
+    not much smaller itself, as files of predictions are: 200 million rows of ten probabilities have
+    8 GB and take up as much on the disk. $MACCAL_LARGEST, in bytes, grants more.
+    """
     most = max(granted(), TIMES * stored)
     if needed > most:
         problem = f"{name} would need {needed:,} bytes of memory, and has {stored:,} in the file"
@@ -110,13 +111,13 @@ def check_size(path: Path, name: str, needed: int, stored: int) -> None:
 
 
 def granted() -> int:
+    """Bytes of memory that any file may take."""
     word = os.environ.get(VARIABLE, str(ALWAYS))
     try:
         return int(word)
     except ValueError:
-        raise ValueError(
-            f"{VARIABLE} is {word!r}; expected a number of bytes, such as {ALWAYS}"
-        ) from None
+        expected = f"a number of bytes, such as {ALWAYS}"
+        raise ValueError(f"{VARIABLE} is {word!r}; expected {expected}") from None
 
 
 @contextmanager

@@ -1,10 +1,10 @@
-"""Predictions in a .parquet file: the columns of a .csv, or list columns named logits or probs, and
-labels.
+"""Predictions in a .parquet file: the columns of a .csv, or lists named logits or probs.
 
 The columns are looked at before any is read: their names, types and numbers of rows. Nothing is
 read but scores and labels, in batches, straight into one array of float64. A file whose rows would
 need far more memory than it has bytes is refused (`arrays.check_size`). Pyarrow does the parsing:
-of a file from a stranger we check what it says of itself, and each batch, but not pyarrow."""
+of a file from a stranger we check what it says of itself, and each batch, but not pyarrow.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,17 +17,17 @@ from maccal.evaluation.tables import DIGITS, LABELS, ClassIndex, Columns, parse_
 from maccal.io import FileError, open_regular
 
 ROWS = 1 << 16  # of a batch
-MOST = 10.0**DIGITS
+MOST = 10.0**DIGITS  # a label is smaller
 LISTS = ("logits", "probs")
 
 
 def read_parquet(path: Path) -> Columns:
+    """The scores, labels and class names of a .parquet file."""
     try:
         import pyarrow.parquet
     except ImportError as error:
-        raise FileError(
-            path, "reading parquet needs pyarrow: pip install 'maccal[parquet]'"
-        ) from error
+        remedy = "pip install 'maccal[parquet]'"
+        raise FileError(path, f"reading parquet needs pyarrow: {remedy}") from error
     with reading(path, "a readable .parquet file"), open_regular(path) as file:
         opened = pyarrow.parquet.ParquetFile(file)
         names = list(opened.schema_arrow.names)
@@ -45,30 +45,29 @@ class Source:
     """An open file: how many rows it says it has, its schema, and batches of chosen columns."""
 
     def __init__(self, path: Path, file: Any, opened: Any) -> None:
-        self.path, self.file = path, file
-        self.metadata, self.schema = opened.metadata, opened.schema_arrow
+        self.path = path
+        self.file = file
+        self.metadata = opened.metadata
+        self.schema = opened.schema_arrow
         self.rows = self.metadata.num_rows
         self.stored = path.stat().st_size
 
     def kind(self, name: str) -> Any:
+        """The type of a column."""
         return self.schema.field(name).type
 
     def need(self, columns: int) -> None:
-        """FileError where so many numbers a row cannot be what so small a file holds."""
+        """FileError where so small a file cannot hold so many numbers per row."""
         what = f"a table of {self.rows:,} rows and {columns:,} columns"
         check_size(self.path, what, 8 * self.rows * columns, self.stored)
 
     def need_lists(self, name: str) -> None:
-        """The same for a column of lists, by the number of values that each part of the file
-        announces.
-        """
-        groups = [self.metadata.row_group(place) for place in range(self.metadata.num_row_groups)]
+        """The same for a column of lists, by the numbers of values that the file announces."""
         values = 0
-        for group in groups:
-            leaves = [group.column(place) for place in range(group.num_columns)]
-            values += sum(
-                leaf.num_values for leaf in leaves if leaf.path_in_schema.startswith(f"{name}.")
-            )
+        for group in map(self.metadata.row_group, range(self.metadata.num_row_groups)):
+            for leaf in map(group.column, range(group.num_columns)):
+                if leaf.path_in_schema.startswith(f"{name}."):
+                    values += leaf.num_values
         check_size(self.path, f"column {name}", 8 * values, self.stored)
 
     def batches(self, names: list[str], label: str) -> Iterator[tuple[slice, Any]]:
@@ -84,9 +83,8 @@ class Source:
                 raise FileError(self.path, "more rows than it says it has; it is damaged")
             for name in (*names, label):
                 if batch.column(name).null_count:
-                    raise FileError(
-                        self.path, f"column {shortened(name)} has empty cells; remove those rows"
-                    )
+                    problem = f"column {shortened(name)} has empty cells"
+                    raise FileError(self.path, f"{problem}; remove those rows")
             yield rows, batch
             start = rows.stop
         if start != self.rows:
@@ -94,17 +92,18 @@ class Source:
 
 
 def from_columns(source: Source) -> Columns:
+    """One column for each class, as in a .csv."""
     names = list(source.schema.names)
     header = parse_header(source.path, names)
-    chosen = [names[place] for place in header.places]
+    chosen = [names[number] for number in header.columns]
     for name in chosen:
         check_numbers(source, name, source.kind(name))
     source.need(len(chosen) + 1)
     scores = np.empty((source.rows, len(chosen)))
     labels = Labels(source, names[header.label], header.classes)
     for rows, batch in source.batches(chosen, labels.name):
-        for place, name in enumerate(chosen):
-            scores[rows, place] = batch.column(name).to_numpy(zero_copy_only=False)
+        for index, name in enumerate(chosen):
+            scores[rows, index] = batch.column(name).to_numpy(zero_copy_only=False)
         labels.take(rows, batch)
     return Columns({header.kind: scores, "labels": labels.values}, header.classes)
 
@@ -113,15 +112,11 @@ def from_lists(source: Source) -> Columns:
     """Each row of probs or logits is a list, of one length throughout."""
     found = [name for name in source.schema.names if name in LABELS]
     if len(found) != 1:
-        raise FileError(
-            source.path, f"{len(found)} columns of labels; expected one, 'label' or 'labels'"
-        )
+        problem = f"{len(found)} columns of labels; expected one, 'label' or 'labels'"
+        raise FileError(source.path, problem)
     chosen = [name for name in LISTS if name in source.schema.names]
     for name in chosen:
-        kind = source.kind(name)
-        check_numbers(
-            source, name, kind.value_type if is_list(kind) else kind, listed=is_list(kind)
-        )
+        check_lists(source, name)
         source.need_lists(name)
     source.need(1)
     labels = Labels(source, found[0], ())
@@ -152,17 +147,24 @@ def matrix(path: Path, name: str, column: Any) -> np.ndarray:
     return values.to_numpy(zero_copy_only=False).reshape(len(column), -1)
 
 
-def check_numbers(source: Source, name: str, kind: Any, *, listed: bool = True) -> None:
-    """Floats and whole numbers are scores.
-
-    Text, dates, decimals, structures and lists of lists are not.
-    """
-    from pyarrow import types
-
-    if not listed or not (types.is_floating(kind) or types.is_integer(kind)):
+def check_numbers(source: Source, name: str, kind: Any) -> None:
+    """Floats and whole numbers are scores; text, dates, decimals, structures and lists are not."""
+    if not is_number(kind):
         held = f"column {shortened(name)} holds {shortened(str(source.kind(name)))}"
         expected = "lists of float64" if name in LISTS else "float64"
         raise FileError(source.path, f"{held}; expected numbers: {expected}")
+
+
+def check_lists(source: Source, name: str) -> None:
+    """Lists of such numbers are scores; lists of lists are not."""
+    kind = source.kind(name)
+    check_numbers(source, name, kind.value_type if is_list(kind) else None)
+
+
+def is_number(kind: Any) -> bool:
+    from pyarrow import types
+
+    return kind is not None and bool(types.is_floating(kind) or types.is_integer(kind))
 
 
 def is_text(kind: Any) -> bool:
@@ -186,7 +188,8 @@ class Labels:
     def __init__(self, source: Source, name: str, classes: tuple[str, ...]) -> None:
         from pyarrow import types
 
-        self.path, self.name = source.path, name
+        self.path = source.path
+        self.name = name
         self.index = ClassIndex(source.path, classes)
         kind = source.kind(name)
         inner = kind.value_type if types.is_dictionary(kind) else kind
@@ -198,27 +201,35 @@ class Labels:
         self.values = np.empty(source.rows, np.int64)
 
     def take(self, rows: slice, batch: Any) -> None:
+        """The labels of these rows, from a batch."""
         column = batch.column(self.name)
         if self.text:
-            self.fill(rows, column.indices.to_numpy(zero_copy_only=False), column.dictionary)
+            codes = column.indices.to_numpy(zero_copy_only=False)
+            different, first, which = distinct(codes)
+            words = column.dictionary.take(different).to_pylist()
+            self.fill(rows, words, first, which)
             return
-        whole = column if not hasattr(column, "dictionary") else column.dictionary_decode()
+        whole = column.dictionary_decode() if hasattr(column, "dictionary") else column
         numbers = whole.to_numpy(zero_copy_only=False)
         if self.plain and abs(float(numbers.min())) < MOST and float(numbers.max()) < MOST:
             self.values[rows] = numbers
-        else:
-            self.fill(rows, numbers, None)
+            return
+        different, first, which = distinct(numbers)
+        words = [str(number) for number in different.tolist()]
+        self.fill(rows, words, first, which)
 
-    def fill(self, rows: slice, found: np.ndarray, dictionary: Any) -> None:
-        """By the words that differ, each looked at once."""
-        different, first, which = np.unique(found, return_index=True, return_inverse=True)
-        words = (
-            dictionary.take(different).to_pylist()
-            if dictionary is not None
-            else map(str, different.tolist())
-        )
-        places = []
+    def fill(self, rows: slice, words: list[str], first: np.ndarray, which: np.ndarray) -> None:
+        """The labels of these rows by the words that differ, so that each is looked up once.
+
+        `first` is where each word occurs first, `which` is the word of each row.
+        """
+        indices = []
         for word, row in zip(words, first, strict=True):
-            self.index.row = rows.start + int(row) - 1
-            places.append(self.index(word))
-        self.values[rows] = np.array(places, np.int64)[which]
+            self.index.row = rows.start + int(row) - 1  # it counts on from here, to name the row
+            indices.append(self.index(word))
+        self.values[rows] = np.array(indices, np.int64)[which]
+
+
+def distinct(found: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The values that differ, where each occurs first, and which of them each row has."""
+    return np.unique(found, return_index=True, return_inverse=True)

@@ -1,8 +1,8 @@
-"""Predictions as a table: what its header must say, what its labels may be, and the .csv form of
-it.
+"""Predictions as a table: what its header must say, what its labels may be, and its .csv form.
 
-    label,prob_0,prob_1      class indices, or
-    label,prob_cat,prob_dog  class names, in the header and as labels; logit_ instead of prob_ likewise
+    label,prob_0,prob_1         class indices, or
+    label,prob_cat,prob_dog     class names, in the header and as labels
+    label,logit_0,logit_1       logits instead of probabilities, in both ways
 
 Columns of other names are not looked at. Every row has as many fields as the header: one that has
 more or fewer is a FileError with its number, and so is a label that is neither an index nor a name.
@@ -32,65 +32,67 @@ DIGITS = 15  # of a label: more than any class has, and exact as a float
 
 
 class Header(NamedTuple):
-    """Kind of scores, the places of their columns in class order, the class names, and the place of
-    the label.
-    """
+    """What the header of a table says."""
 
-    kind: Kind
-    places: list[int]
-    classes: tuple[str, ...]
-    label: int
+    kind: Kind  # of the scores
+    columns: list[int]  # the numbers of the columns with scores, in class order
+    classes: tuple[str, ...]  # the class names, in the same order
+    label: int  # the number of the column with labels
 
 
 class Columns(NamedTuple):
-    """Arrays by their names (logits, probs, labels.
+    """What a file of predictions holds."""
 
-    "" for a bare array), and class names, where there are any.
-    """
+    arrays: dict[str, np.ndarray]  # by name: logits, probs, labels; "" for a bare array
+    classes: tuple[str, ...] = ()  # class names, where there are any
 
-    arrays: dict[str, np.ndarray]
-    classes: tuple[str, ...] = ()
+
+class Score(NamedTuple):
+    """A column of scores: their kind, the class that they are of, and the column's number."""
+
+    kind: Kind
+    name: str
+    column: int
 
 
 def parse_header(path: Path, header: list[str]) -> Header:
-    labels = [place for place, column in enumerate(header) if column in LABELS]
-    scores = [found for found in map(score_column, range(len(header)), header) if found]
-    kinds = {kind for kind, _, _ in scores}
+    """Which columns are the scores, which is the label; FileError where that is not clear."""
+    labels = [number for number, word in enumerate(header) if word in LABELS]
+    scores = score_columns(header)
+    kinds = {score.kind for score in scores}
     if len(labels) != 1 or len(kinds) != 1:
-        seen = ", ".join(shortened(column) for column in header[:6])
-        raise FileError(
-            path,
-            f"columns {seen} ...; expected one 'label' and prob_0, prob_1, ... or logit_0, logit_1, ...",
-        )
-    names = [name for _, name, _ in scores]
-    places = [place for _, _, place in scores]
+        seen = ", ".join(shortened(word) for word in header[:6])
+        expected = "one 'label' and prob_0, prob_1, ... or logit_0, logit_1, ..."
+        raise FileError(path, f"columns {seen} ...; expected {expected}")
+    names = [score.name for score in scores]
     if len(set(names)) != len(names):
         raise FileError(path, "two score columns have the same name")
     if all(name.isdecimal() for name in names):
-        order = numbered(path, names)
-        names, places = [names[i] for i in order], [places[i] for i in order]
-    return Header(kinds.pop(), places, tuple(names), labels[0])
+        scores = [scores[number] for number in numbered(path, names)]
+    columns = [score.column for score in scores]
+    classes = tuple(score.name for score in scores)
+    return Header(kinds.pop(), columns, classes, labels[0])
 
 
-def score_column(place: int, column: str) -> tuple[Kind, str, int] | None:
-    """What the column holds, of which class, and where; None for one that is no score."""
-    for prefix, kind in PREFIXES.items():
-        if column.startswith(prefix):
-            return kind, column.removeprefix(prefix), place
-    return None
+def score_columns(header: list[str]) -> list[Score]:
+    """The columns whose names begin as those of scores do, in the order of the header."""
+    scores = []
+    for number, word in enumerate(header):
+        prefix = next((prefix for prefix in PREFIXES if word.startswith(prefix)), None)
+        if prefix is not None:
+            scores.append(Score(PREFIXES[prefix], word.removeprefix(prefix), number))
+    return scores
 
 
 def numbered(path: Path, names: list[str]) -> list[int]:
-    """The places of the columns 0, 1, ...; FileError where one is missing."""
+    """Where among the names 0, 1, ... stand; FileError where one is missing."""
     numbers = [int(name[:DIGITS]) for name in names]
     order = sorted(range(len(numbers)), key=numbers.__getitem__)
-    if [numbers[i] for i in order] != list(range(len(numbers))) or any(
-        len(name) > DIGITS for name in names
-    ):
+    too_long = any(len(name) > DIGITS for name in names)
+    if too_long or sorted(numbers) != list(range(len(numbers))):
         seen = ", ".join(shortened(names[i]) for i in order[:20])
-        raise FileError(
-            path, f"the score columns are numbered {seen}; expected 0 to {len(numbers) - 1}"
-        )
+        problem = f"the score columns are numbered {seen}"
+        raise FileError(path, f"{problem}; expected 0 to {len(numbers) - 1}")
     return order
 
 
@@ -105,13 +107,15 @@ class ClassIndex:
     """
 
     def __init__(self, path: Path, classes: tuple[str, ...]) -> None:
-        self.path, self.classes, self.row = path, classes, -1
-        self.known: dict[str, int] = {name: place for place, name in enumerate(classes)}
+        self.path = path
+        self.classes = classes
+        self.row = -1
+        self.known = {name: index for index, name in enumerate(classes)}
 
     def __call__(self, word: str) -> int:
         self.row += 1
-        place = self.known.get(word)
-        return self.slowly(word) if place is None else place
+        index = self.known.get(word)
+        return self.slowly(word) if index is None else index
 
     def slowly(self, word: str) -> int:
         """For a word that is no class name as it stands."""
@@ -123,34 +127,33 @@ class ClassIndex:
             return int(plain)
         some = ", ".join(shortened(name) for name in self.classes[:8])
         label = f"label {shortened(plain)!r} in row {self.row}"
-        raise FileError(
-            self.path, f"{label} is neither a class index nor one of the classes {some}"
-        )
+        problem = f"{label} is neither a class index nor one of the classes {some}"
+        raise FileError(self.path, problem)
 
 
 def read_csv(path: Path) -> Columns:
+    """The scores, labels and class names of a .csv file."""
     with reading(path, "a table of numbers"), open_regular(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig")
         names = [column.strip() for column in next(csv.reader(text), [])]
-        header = parse_header(path, names) if names else None
-        table = numbers(path, text, len(names), header) if header else np.empty((0, 0))
-        if header is None or not len(table):
+        if not names:
+            raise FileError(path, "no rows below the header")
+        header = parse_header(path, names)
+        table = numbers(path, text, len(names), header)
+        if not len(table):
             raise FileError(path, "no rows below the header")
         if table.shape[1] != len(names):
-            raise FileError(
-                path,
-                f"{table.shape[1]} columns below a header of {len(names)}; is a comma the decimal sign?",
-            )
+            problem = f"{table.shape[1]} columns below a header of {len(names)}"
+            raise FileError(path, f"{problem}; is a comma the decimal sign?")
         labels = table[:, header.label].astype(np.int64)
-        return Columns({header.kind: table[:, header.places], "labels": labels}, header.classes)
+        return Columns({header.kind: table[:, header.columns], "labels": labels}, header.classes)
 
 
 def numbers(path: Path, text: io.TextIOWrapper, width: int, header: Header) -> np.ndarray:
     """All rows as floats: labels by their index, and 0 for the columns that are not looked at."""
-    used = {header.label, *header.places}
-    converters: dict[int | str, Callable[[str], Any]] = {
-        place: ignored for place in range(width) if place not in used
-    }
+    used = {header.label, *header.columns}
+    unused = [column for column in range(width) if column not in used]
+    converters: dict[int | str, Callable[[str], Any]] = dict.fromkeys(unused, ignored)
     converters[header.label] = ClassIndex(path, header.classes)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="loadtxt: input contained no data")

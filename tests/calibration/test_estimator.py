@@ -33,7 +33,7 @@ def test_scikit_learn_checks(estimator, check):
 
 
 def task(n, seed=0, classes=4, noise=0.25):
-    """Features whose labels are wrong in a share of the rows: who memorises them is overconfident."""
+    """Features with a share of wrong labels: who memorises them is overconfident."""
     rng = np.random.default_rng(seed)
     centres = np.random.default_rng(99).normal(size=(classes, 20))
     y = rng.integers(0, classes, n)
@@ -95,7 +95,8 @@ def test_same_random_state_same_bits():
 
 def test_the_global_generators_are_left_alone():
     x, y = task(200)
-    torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    torch_before = torch.get_rng_state()
+    numpy_before = np.random.get_state()[1].copy()  # noqa: NPY002
     MaCCalClassifier(**FAST).fit(x, y)
     assert torch.equal(torch.get_rng_state(), torch_before)
     assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
@@ -123,7 +124,8 @@ def test_two_classes_of_words():
     x, y = task(300, classes=2)
     model = MaCCalClassifier(**FAST).fit(x, np.array(["no", "yes"])[y])
     assert model.classes_.tolist() == ["no", "yes"]
-    odds, probs = model.decision_function(x), model.predict_proba(x)
+    odds = model.decision_function(x)
+    probs = model.predict_proba(x)
     assert odds == pytest.approx(np.log(probs[:, 1] / probs[:, 0]))
     assert (model.predict(x) == np.where(odds > 0, "yes", "no")).all()
 
@@ -171,7 +173,8 @@ def test_what_is_held_out():
 
 def test_too_few_rows_fall_back_to_gamma():
     x, y = task(60, noise=0)
-    x, y = np.concatenate([x, x[:1] + 1]), np.append(y, 7)  # a class of one row
+    x = np.concatenate([x, x[:1] + 1])
+    y = np.append(y, 7)  # a class of one row
     fallen, asked = (MaCCalClassifier(**FAST, validation_fraction=f).fit(x, y) for f in (0.1, None))
     assert fallen.n_validation_ == 0
     assert np.array_equal(fallen.predict_proba(x), asked.predict_proba(x))

@@ -1,11 +1,12 @@
-"""The masked layer, the hand-written step against autograd, and the plain form of a trained head."""
+"""The masked layer, the hand-written step against autograd, and the plain form of a head."""
 
 import pytest
 import torch
 import torch.nn.functional as F
+from reference_heads import AutogradHead, MaskedLinear
 
 from maccal import io
-from maccal.calibration.heads import Heads, MaskedLinear, load_head, logits, plain, save_head
+from maccal.calibration.heads import Heads, load_head, logits, plain, save_head
 from maccal.calibration.stage2 import Stage2
 from maccal.io import FileError
 
@@ -44,12 +45,12 @@ def test_keep_one_is_no_mask():
 
 
 def test_plain_layers():
-    weights, biases = [torch.randn(5, 4), torch.randn(3, 5)], [torch.randn(5), torch.randn(3)]
+    weights = [torch.randn(5, 4), torch.randn(3, 5)]
+    biases = [torch.randn(5), torch.randn(3)]
     head = plain(weights, biases)
     x = torch.randn(7, 4)
-    assert torch.allclose(
-        head(x), F.linear(F.linear(x, weights[0], biases[0]).relu(), weights[1], biases[1])
-    )
+    hidden = F.linear(x, weights[0], biases[0]).relu()
+    assert torch.allclose(head(x), F.linear(hidden, weights[1], biases[1]))
     assert [type(layer).__name__ for layer in head] == ["Linear", "ReLU", "Linear"]
     assert not head.training
     assert not any(p.requires_grad for p in head.parameters())
@@ -58,6 +59,7 @@ def test_plain_layers():
     assert torch.allclose(logits(x, [layer.weight for layer in head[::2]], biases), head(x))
 
 
+<<<<<<< HEAD
 def autograd_step(weights, biases, masks, optimiser, x, y, config):
     """The twin of Heads.step for one head: autograd and torch.optim.SGD."""
     if config.masking == "reset":
@@ -91,6 +93,8 @@ def autograd_step(weights, biases, masks, optimiser, x, y, config):
 
 
 @pytest.mark.slow
+=======
+>>>>>>> h-a2
 @pytest.mark.parametrize("masking", ["forward", "reset", "straight-through"])
 @pytest.mark.parametrize("restrict", ["none", "gradient", "frozen"])
 @pytest.mark.parametrize(
@@ -104,46 +108,37 @@ def test_the_step_is_autograd_s(masking, restrict, widths):
     config = Stage2(masking=masking, restrict=restrict)
     generators = [torch.Generator().manual_seed(seed) for seed in range(len(widths))]
     heads = Heads(widths, generators)
-
-    def parts(tensors, head):
-        sizes = heads.shapes[head]
-        return [
-            t[head, 0, :out] if t.shape[1] == 1 else t[head, :out, :fan_in]
-            for t, (out, fan_in) in zip(tensors, sizes, strict=True)
-        ]
-
-    twins = [
-        [
-            [torch.nn.Parameter(t.clone()) for t in parts(p, i)]
-            for p in (heads.weights, heads.biases)
-        ]
-        for i in range(len(widths))
-    ]
-    optimisers = [
-        torch.optim.SGD(
-            [*w, *b], lr=0.1, momentum=config.momentum, weight_decay=config.weight_decay
-        )
-        for w, b in twins
-    ]
+    twins = []
+    for head in range(len(widths)):
+        weights = cut(heads.weights, heads, head)
+        twins.append(AutogradHead(weights, cut(heads.biases, heads, head), config, lr=0.1))
     for _ in range(4):
         heads.draw([0.6, 0.3][: len(widths)], generators)
-        x, y = (
-            torch.randn(len(widths), 16, 6, generator=generators[0]),
-            torch.randint(4, (len(widths), 16), generator=generators[0]),
-        )
+        x = torch.randn(len(widths), 16, 6, generator=generators[0])
+        y = torch.randint(4, (len(widths), 16), generator=generators[0])
         heads.step(x, y, 0.1, config)
-        for i, (weights, biases) in enumerate(twins):
-            autograd_step(weights, biases, parts(heads.masks, i), optimisers[i], x[i], y[i], config)
-            for ours, theirs in zip(
-                [*parts(heads.weights, i), *parts(heads.biases, i)],
-                [*weights, *biases],
-                strict=True,
-            ):
-                assert torch.allclose(ours, theirs, atol=1e-6)
+        for head, twin in enumerate(twins):
+            twin.step(cut(heads.masks, heads, head), x[head], y[head])
+            assert_close(cut(heads.weights, heads, head), twin.weights)
+            assert_close(cut(heads.biases, heads, head), twin.biases)
     if len(widths) == 2:
         assert not heads.weights[0][1, 5:].any()
         assert not heads.weights[1][1, :, 5:].any()
         assert not heads.biases[0][1, 0, 5:].any()
+
+
+def cut(tensors, heads, head):
+    """The part of each layer's weights, masks or biases that belongs to a head, without padding."""
+    parts = []
+    for tensor, (out, fan_in) in zip(tensors, heads.shapes[head], strict=True):
+        is_bias = tensor.shape[1] == 1
+        parts.append(tensor[head, 0, :out] if is_bias else tensor[head, :out, :fan_in])
+    return parts
+
+
+def assert_close(ours, theirs):
+    for a, b in zip(ours, theirs, strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
 
 
 @pytest.mark.parametrize("keep", [0.01, 0.2, 0.5, 0.999, 1.0])
@@ -155,8 +150,9 @@ def test_masks_of_many_heads(keep):
     for _ in range(2):
         heads.draw([keep, keep], generators)
         drawn.append([m.clone() for m in heads.masks])
-    assert set(torch.cat([m.flatten() for m in drawn[0]]).unique().tolist()) <= {0.0, 1.0}
-    mean = float(torch.cat([m.flatten() for pair in drawn for m in pair]).mean())
+    flat = torch.cat([m.flatten() for m in drawn[0] + drawn[1]])
+    assert set(flat.unique().tolist()) <= {0.0, 1.0}
+    mean = float(flat.mean())
     assert mean == pytest.approx(keep, abs=4 * (keep * (1 - keep) / 128_828) ** 0.5 + 1e-5)
     if keep < 1:
         assert not torch.equal(drawn[0][0], drawn[1][0])
@@ -181,9 +177,8 @@ def test_weights_at_inference(inference, factor):
     heads = Heads([[6, 4]], [generator])
     heads.draw([0.3], [generator])
     weights, biases = heads.deployed(0, 0.3, Stage2(inference=inference))
-    assert torch.equal(
-        weights[0], heads.weights[0][0] * (heads.masks[0][0] if factor is None else factor)
-    )
+    expected = heads.masks[0][0] if factor is None else factor
+    assert torch.equal(weights[0], heads.weights[0][0] * expected)
     assert torch.equal(biases[0], heads.biases[0][0, 0])
 
 
@@ -199,18 +194,17 @@ def saved(path):
 
 def test_a_saved_head_comes_back_by_path_or_by_name(tmp_path):
     head, path = saved(str(tmp_path / "x.safetensors"))
-    for place in (path, str(path)):
-        again = load_head(place)
-        assert all(
-            torch.equal(a, b) for a, b in zip(head.parameters(), again.parameters(), strict=True)
-        )
+    for name in (path, str(path)):
+        again = load_head(name)
+        for a, b in zip(head.parameters(), again.parameters(), strict=True):
+            assert torch.equal(a, b)
 
 
 def test_a_damaged_head_is_refused_wherever_the_damage_is(tmp_path):
     _, path = saved(tmp_path / "x.safetensors")
     data = path.read_bytes()
-    for place in range(0, len(data), 3):
-        path.write_bytes(data[:place] + bytes([data[place] ^ 16]) + data[place + 1 :])
+    for at in range(0, len(data), 3):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
         with pytest.raises(FileError, match=r"x\.safetensors: not a head written by maccal"):
             load_head(path)
 
@@ -227,8 +221,7 @@ def test_a_damaged_head_is_refused_wherever_the_damage_is(tmp_path):
     ],
 )
 def test_layers_that_are_no_head_are_refused(tmp_path, shapes):
-    io.write_tensors(
-        tmp_path / "x", "head 1", {name: torch.zeros(shape) for name, shape in shapes.items()}
-    )
+    tensors = {name: torch.zeros(shape) for name, shape in shapes.items()}
+    io.write_tensors(tmp_path / "x", "head 1", tensors)
     with pytest.raises(FileError, match="not a head written by maccal"):
         load_head(tmp_path / "x")

@@ -34,21 +34,13 @@ def test_goldens_of_single_updates(gamma, conf, acc, t, q):
 
 def test_golden_of_constant_feedback():
     """As printed, one sign of the gap for nine epochs, and nothing is masked any more."""
-    keep, path = 0.5, []
+    keep = 0.5
+    path = []
     for epoch in range(1, 10):
         keep = Stage2.paper().next_keep(keep, 0.5, epoch)
         path.append(round(keep, 6))
-    assert path == [
-        0.589125,
-        0.668558,
-        0.739352,
-        0.802448,
-        0.858682,
-        0.908801,
-        0.953469,
-        0.99328,
-        1.0,
-    ]
+    assert path[:5] == [0.589125, 0.668558, 0.739352, 0.802448, 0.858682]
+    assert path[5:] == [0.908801, 0.953469, 0.99328, 1.0]
 
 
 def test_a_head_never_loses_all_its_weights():
@@ -64,36 +56,28 @@ def test_the_rates():
 
 def test_the_paper_as_printed():
     paper = Stage2.paper(gamma=0.7)
-    assert (paper.schedule, paper.inference, paper.adapt, paper.statistics) == (
-        "constant",
-        "dense",
-        "retention",
-        "masked",
-    )
-    assert (paper.lr, paper.momentum, paper.weight_decay, paper.epochs, paper.q0, paper.gamma) == (
-        0.1,
-        0.9,
-        5e-4,
-        40,
-        0.5,
-        0.7,
-    )
+    words = [paper.schedule, paper.inference, paper.adapt, paper.statistics]
+    assert words == ["constant", "dense", "retention", "masked"]
+    assert [paper.lr, paper.momentum, paper.weight_decay] == [0.1, 0.9, 5e-4]
+    assert [paper.epochs, paper.q0, paper.gamma] == [40, 0.5, 0.7]
     assert Stage2.paper(refresh="batch").refresh == "batch"
 
 
-def test_the_ablation_adds_one_thing_a_row():
-    """From row to row: a mask, gradients to kept weights only, a hidden layer, feedback, its decay."""
+def test_the_ablation_adds_one_thing_per_row():
+    """A mask, gradients to kept weights only, a hidden layer, feedback, the decay of eta."""
     rows = [Stage2.ablation(name) for name in ABLATION]
     assert len(rows) == 6
     assert rows[0].q0 == 1
     assert rows[0].adapt == "none"
-    changed = [
-        {name for name in vars(a) if getattr(a, name) != getattr(b, name)}
-        for a, b in pairwise(rows[1:])
-    ]
+    changed = [differing(a, b) for a, b in pairwise(rows[1:])]
     assert changed == [{"masking", "restrict"}, {"hidden"}, {"adapt", "eta"}, {"eta"}]
     assert replace(rows[-1], hidden=None) == Stage2()
     assert Stage2.ablation("masked", epochs=3).epochs == 3
+
+
+def differing(a, b):
+    """The names of the choices in which two configs differ."""
+    return {name for name in vars(a) if getattr(a, name) != getattr(b, name)}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ The published numbers, the epoch that is kept, evaluation that repeats, and what
 alone.
 """
 
+import math
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -44,7 +46,7 @@ def same(one, other):
 
 
 # Numbers of the published code
-# ----------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def waves(head):
@@ -58,8 +60,10 @@ def waves(head):
     return head
 
 
-N, J = torch.arange(8, dtype=torch.float64)[:, None], torch.arange(640, dtype=torch.float64)
-X, Y = torch.cos(0.01 * N * J + 0.5 * N), 3 * torch.arange(8) % 10
+N = torch.arange(8, dtype=torch.float64)[:, None]
+J = torch.arange(640, dtype=torch.float64)
+X = torch.cos(0.01 * N * J + 0.5 * N)
+Y = 3 * torch.arange(8) % 10
 
 
 def near(values):
@@ -86,17 +90,14 @@ def test_vtst_golden(monkeypatch):
 
 
 def test_default_sizes():
-    assert [tuple(p.shape) for p in build_head(TwoStage(), 64, 10).parameters()] == [
-        (384, 64), (384,), (128, 384), (128,), (10, 128), (10,)
-    ]  # fmt: skip
-    assert (
-        sum(p.numel() for p in build_head(TwoStage(variational=True), 64, 10).parameters())
-        == 2 * (24960 + 49280) + 1290
-    )
+    shapes = [tuple(p.shape) for p in build_head(TwoStage(), 64, 10).parameters()]
+    assert shapes == [(384, 64), (384,), (128, 384), (128,), (10, 128), (10,)]
+    head = build_head(TwoStage(variational=True), 64, 10)
+    assert sum(p.numel() for p in head.parameters()) == 2 * (24960 + 49280) + 1290
 
 
 # Training
-# -------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @BOTH
@@ -113,15 +114,18 @@ def test_learns_what_can_be_learnt(config):
 @BOTH
 def test_it_is_sgd(config):
     """A slow, obvious twin: torch's own optimiser, all draws from one generator."""
-    (z, y), config = task(100), replace(config, epochs=2, clip=0.5, weight_decay=0.1)
-    head, twin = two_stage_head(z, y, config=config, seed=5), build_head(config, 12, 4, seed=5)
+    z, y = task(100)
+    config = replace(config, epochs=2, clip=0.5, weight_decay=0.1)
+    head = two_stage_head(z, y, config=config, seed=5)
+    twin = build_head(config, 12, 4, seed=5)
     generator = torch.Generator().manual_seed(5)
     optimiser = torch.optim.SGD(twin.parameters(), 0.05, momentum=0.9, weight_decay=0.1)
     for _ in range(2):
         for rows in torch.randperm(100, generator=generator).split(32):
             optimiser.zero_grad()
             if config.variational:
-                mu, s = twin.mean(z[rows]), torch.sigmoid(twin.variance(z[rows]))
+                mu = twin.mean(z[rows])
+                s = torch.sigmoid(twin.variance(z[rows]))
                 logits = twin.decoder(mu + s.sqrt() * torch.randn(mu.shape, generator=generator))
                 extra = (-0.5 * (1 + s.log() - mu**2 - s)).sum(1).mean() / 8
             else:
@@ -142,7 +146,8 @@ def test_adam_is_the_authors():
         0,
         0,
     )
-    head, start = two_stage_head(*task(), config=config), build_head(config, 12, 4)
+    head = two_stage_head(*task(), config=config)
+    start = build_head(config, 12, 4)
     moved = [
         (a - b).abs().max() for a, b in zip(head.parameters(), start.parameters(), strict=True)
     ]
@@ -183,9 +188,10 @@ def test_rows_that_do_not_fit_in_memory(monkeypatch):
 
 @BOTH
 def test_keeps_the_epoch_with_the_lowest_held_out_nll(config):
-    """Few rows with wrong labels: the lowest NLL comes early, and the last epoch's is far above it."""
+    """Few rows with wrong labels: the lowest NLL comes early, the last is far above it."""
     config = replace(config, epochs=25, width=32, weight_decay=0.0)
-    (z, y), val = task(80, noise=0.3), task(300, noise=0.3, seed=1)
+    z, y = task(80, noise=0.3)
+    val = task(300, noise=0.3, seed=1)
     heads = {
         select: two_stage_head(z, y, val=val, config=replace(config, select=select))
         for select in ("val-nll", "last")
@@ -206,7 +212,8 @@ def test_keeps_the_epoch_with_the_lowest_held_out_nll(config):
 
 
 def test_the_last_epoch_where_nothing_is_held_out():
-    (z, y), last = task(noise=0.3), replace(FAST, select="last")
+    z, y = task(noise=0.3)
+    last = replace(FAST, select="last")
     assert same(two_stage_head(z, y, config=FAST), two_stage_head(z, y, config=last))
     assert same(two_stage_head(z, y, config=FAST), two_stage_head(z, y, val=task(100), config=last))
 
@@ -230,7 +237,7 @@ def test_weights_and_config_are_the_head(config):
 
 
 # Evaluation of V-TST
-# --------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def variational(samples=10):
@@ -240,7 +247,8 @@ def variational(samples=10):
 
 def test_evaluation_is_the_mean_of_the_probabilities():
     head, z = variational(), task(50)[0].double()
-    mu, sigma = head.mean(z), torch.sigmoid(head.variance(z)).sqrt()
+    mu = head.mean(z)
+    sigma = torch.sigmoid(head.variance(z)).sqrt()
     mean = torch.stack([head.decoder(mu + sigma * eps).softmax(1) for eps in head.eps]).mean(0)
     assert head.eps.shape == (10, 8)
     torch.testing.assert_close(head(z).softmax(1), mean)
@@ -276,7 +284,7 @@ def test_training_passes_are_random():
 
 
 # The body in train mode
-# -----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 SEEN = {"pixels": PIXELS["digits"], "padding": 1, "flip": False}
 LIVE = replace(FAST, epochs=2)
@@ -353,22 +361,18 @@ def test_live_without_batchnorm_or_augmentation_is_the_cached_one(digits):
 
 
 # What is refused
-# ------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
+
+
+COUNTS = ("epochs", "batch_size", "width", "samples")
+AMOUNTS = ("lr", "momentum", "weight_decay", "clip")
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        *(
-            {name: value}
-            for name in ("epochs", "batch_size", "width", "samples")
-            for value in (0, -1, 1.5)
-        ),
-        *(
-            {name: value}
-            for name in ("lr", "momentum", "weight_decay", "clip")
-            for value in (-0.1, float("nan"), float("inf"))
-        ),
+        *({name: value} for name, value in product(COUNTS, (0, -1, 1.5))),
+        *({name: value} for name, value in product(AMOUNTS, (-0.1, math.nan, math.inf))),
         {"optimiser": "rmsprop"},
         {"select": "best"},
     ],
@@ -415,7 +419,8 @@ def test_divergence_is_said(config, size):
 
 
 def test_bad_live_input(digits):
-    net, none = network(), Split(digits.train.images[:0], digits.train.labels[:0])
+    net = network()
+    none = Split(digits.train.images[:0], digits.train.labels[:0])
     with pytest.raises(ValueError, match="train has no images"):
         two_stage_live(net, none, config=LIVE, **SEEN)
     with pytest.raises(ValueError, match="val has no images"):

@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from dataclasses import asdict, replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -51,10 +52,10 @@ def made(tmp_path_factory):
 
 def test_files(made):
     out, result, _ = made
-    expected = [f"{stem}{end}" for stem in MODELS.values() for end in (".npz", ".row.json")]
-    assert sorted(path.name for path in out.iterdir()) == sorted(
-        [*expected, "features.npz", "demo.report.html"]
-    )
+    expected = {"features.npz", "demo.report.html"}
+    for stem in MODELS.values():
+        expected |= {f"{stem}.npz", f"{stem}.row.json"}
+    assert {path.name for path in out.iterdir()} == expected
     assert result.report == out / "demo.report.html"
 
 
@@ -166,8 +167,8 @@ def test_copies_are_moved_by_a_pixel_at_most():
     moved = noisy(dot, torch.tensor([7]), 200, 0.0, torch.Generator().manual_seed(0))
     assert moved.x.shape == (200, 1, 8, 8)
     assert set(moved.y.tolist()) == {7}
-    places = {tuple(place) for place in moved.x[:, 0].nonzero()[:, 1:].tolist()}
-    assert places == {(i, j) for i in (2, 3, 4) for j in (3, 4, 5)}
+    found = {tuple(pixel) for pixel in moved.x[:, 0].nonzero()[:, 1:].tolist()}
+    assert found == set(product((2, 3, 4), (3, 4, 5)))
     assert moved.x.sum() == 200
 
 

@@ -6,6 +6,8 @@ Goldens, loops by hand, sets that leave each other alone, and runs end to end.
 import json
 import shutil
 from dataclasses import replace
+from importlib import import_module
+from itertools import product
 
 import numpy as np
 import pytest
@@ -41,15 +43,15 @@ from maccal.training import predict
 from maccal.training.recipe import RECIPES
 
 KINDS = ["fog", "contrast"]
+# the room gives its function the name of the module, so the module is asked for by its path
+SHIFT = import_module("maccal.evaluation.shift")
 
 
 def logits_of(count, sure, seed, classes=10):
     """Logits that are the surer the larger `sure` is."""
     rng = np.random.default_rng(seed)
-    return (
-        rng.normal(0, 1, (count, classes))
-        + sure * np.eye(classes)[rng.integers(classes, size=count)]
-    )
+    noise = rng.normal(0, 1, (count, classes))
+    return noise + sure * np.eye(classes)[rng.integers(classes, size=count)]
 
 
 def test_golden():
@@ -67,35 +69,31 @@ def test_every_score():
     assert found["max_logit_auroc"] == auroc(max_logit(inside), max_logit(other))
     assert found["energy_fpr95"] == fpr95(energy(inside), energy(other))
     assert found["auroc"] == auroc(max_softmax(softmax(inside)), max_softmax(softmax(other)))
-    prefixes = ("", "entropy_", "max_logit_", "energy_")
-    expected = [f"{prefix}{rate}" for prefix in prefixes for rate in ("auroc", "fpr95")]
-    assert sorted(found) == sorted(
-        [*expected, "auroc_low", "auroc_high", "fpr95_low", "fpr95_high"]
-    )
-    assert (
-        ood(torch.from_numpy(inside), {"other": torch.from_numpy(other)}, resamples=10)["other"]
-        == found
-    )
+    pairs = product(("", "entropy_", "max_logit_", "energy_"), ("auroc", "fpr95"))
+    expected = [prefix + rate for prefix, rate in pairs]
+    limits = ["auroc_low", "auroc_high", "fpr95_low", "fpr95_high"]
+    assert sorted(found) == sorted(expected + limits)
+    tensors = {"other": torch.from_numpy(other)}
+    assert ood(torch.from_numpy(inside), tensors, resamples=10)["other"] == found
 
 
 def test_sets_leave_each_other_alone():
     """Published code scores the second set against the in-distribution rows and the first set's."""
-    inside, easy, hard = logits_of(300, 5, 0), logits_of(200, 0, 1), logits_of(250, 4, 2)
+    inside = logits_of(300, 5, 0)
+    easy = logits_of(200, 0, 1)
+    hard = logits_of(250, 4, 2)
     both = ood(inside, {"easy": easy, "hard": hard}, resamples=50)
     assert both["easy"] == ood(inside, {"easy": easy}, resamples=50)["easy"]
     assert both["hard"] == ood(inside, {"hard": hard}, resamples=50)["hard"]
     assert ood(inside, {"hard": hard, "easy": easy}, resamples=50)["hard"] == both["hard"]
-    contaminated = auroc(
-        max_softmax(softmax(inside)), max_softmax(softmax(np.concatenate([easy, hard])))
-    )
+    mixed = np.concatenate([easy, hard])
+    contaminated = auroc(max_softmax(softmax(inside)), max_softmax(softmax(mixed)))
     assert abs(both["hard"]["auroc"] - contaminated) > 0.1
 
 
 def test_mean_of_the_sets():
-    inside, sets = (
-        logits_of(300, 5, 0),
-        {"easy": logits_of(200, 0, 1), "hard": logits_of(250, 4, 2)},
-    )
+    inside = logits_of(300, 5, 0)
+    sets = {"easy": logits_of(200, 0, 1), "hard": logits_of(250, 4, 2)}
     found = ood(inside, sets, resamples=300)
     for name in ("auroc", "fpr95", "entropy_auroc", "energy_fpr95"):
         assert found["mean"][name] == pytest.approx((found["easy"][name] + found["hard"][name]) / 2)
@@ -107,10 +105,9 @@ def test_mean_of_the_sets():
 
 def test_perfect_separation():
     """Also where float32 would give all rows a confidence of 1."""
-    sure = {margin: np.array([[margin, 0.0, -1.0]]).repeat(40, 0) for margin in (20.0, 25.0)}
-    found = ood(
-        sure[25.0].astype(np.float32), {"other": sure[20.0].astype(np.float32)}, resamples=20
-    )["other"]
+    inside = np.array([[25, 0, -1]], np.float32).repeat(40, 0)
+    other = np.array([[20, 0, -1]], np.float32).repeat(40, 0)
+    found = ood(inside, {"other": other}, resamples=20)["other"]
     assert (found["auroc"], found["auroc_low"], found["auroc_high"]) == (1, 1, 1)
     assert (found["fpr95"], found["fpr95_low"], found["fpr95_high"]) == (0, 0, 0)
 
@@ -127,11 +124,9 @@ def test_rates_from_counts(levels):
     """With many ties and with few, they are the public metrics."""
     rng = np.random.default_rng(levels)
     for _ in range(20):
-        inside, other = (
-            rng.integers(levels, size=30) + 0.0,
-            rng.integers(levels, size=50) * 0.8 // 1,
-        )
-        counts = (np.bincount(scores.astype(int), minlength=levels) for scores in (inside, other))
+        inside = rng.integers(levels, size=30) + 0.0
+        other = rng.integers(levels, size=50) * 0.8 // 1
+        counts = [np.bincount(scores.astype(int), minlength=levels) for scores in (inside, other)]
         assert rates(*counts) == pytest.approx((auroc(inside, other), fpr95(inside, other)))
 
 
@@ -222,18 +217,13 @@ def check_shift(found, rows, kinds, severities):
 
 def test_shift_by_hand(network, images):
     found = shift(network, images, CIFAR, kinds=KINDS, severities=(1, 3, 5), seed=4)
-    cells = [
-        (kind, s, Split(Corrupt(kind, s, 4)(images.images), images.labels))
-        for kind in KINDS
-        for s in (1, 3, 5)
-    ]
+    cells = []
+    for kind, severity in product(KINDS, (1, 3, 5)):
+        worse = Corrupt(kind, severity, 4)(images.images)
+        cells.append((kind, severity, Split(worse, images.labels)))
     check_shift(found, by_hand(network, cells), KINDS, (1, 3, 5))
-    assert (found["kinds"], found["severities"], found["n"], found["source"]) == (
-        KINDS,
-        [1, 3, 5],
-        90,
-        "made",
-    )
+    assert (found["kinds"], found["severities"]) == (KINDS, [1, 3, 5])
+    assert (found["n"], found["source"]) == (90, "made")
     # else pooling is not tested
     assert found["overall"]["ece_pooled"] != pytest.approx(found["overall"]["ece"], abs=1e-3)
 
@@ -254,11 +244,18 @@ def test_all_corruptions(network, images):
 def test_one_cell_at_a_time(network, images, monkeypatch):
     """Each corruption is made when the one before it has been measured."""
     events = []
-    made, seen = Corrupt.__call__, predict
-    monkeypatch.setattr(Corrupt, "__call__", lambda self, x: events.append("made") or made(self, x))
-    monkeypatch.setattr(
-        "maccal.runs.beyond.predict", lambda *words: events.append("seen") or seen(*words)
-    )
+    corrupt = Corrupt.__call__
+
+    def made(self, x):
+        events.append("made")
+        return corrupt(self, x)
+
+    def seen(*arguments):
+        events.append("seen")
+        return predict(*arguments)
+
+    monkeypatch.setattr(Corrupt, "__call__", made)
+    monkeypatch.setattr(SHIFT, "predict", seen)
     shift(network, images, CIFAR, kinds=KINDS, severities=[1, 2])
     assert events == ["made", "seen"] * 4
 
@@ -281,20 +278,16 @@ def test_published_files(network, images, cifar_c):
     assert found.pop("source") == "published"
     for name, value in found.items():
         np.testing.assert_equal(value, made[name])
-    cells = [
-        (kind, s, read_cifar_c(10, cifar_c, kind, s).test) for kind in KINDS for s in range(1, 6)
-    ]
+    cells = []
+    for kind, severity in product(KINDS, range(1, 6)):
+        cells.append((kind, severity, read_cifar_c(10, cifar_c, kind, severity).test))
     check_shift(found, by_hand(network, cells), KINDS, range(1, 6))
-    # contrast has no draws
-    few, same = (
-        {"kinds": ["contrast"], "severities": [2], "limit": 20},
-        ("n", "accuracy", "ece", "nll"),
-    )
-    found, made = (
-        published_shift(network, 10, cifar_c, CIFAR, **few),
-        shift(network, images, CIFAR, **few),
-    )
-    assert [found[name] for name in same] == [made[name] for name in same]
+    # contrast draws nothing at random
+    few = {"kinds": ["contrast"], "severities": [2], "limit": 20}
+    found = published_shift(network, 10, cifar_c, CIFAR, **few)
+    made = shift(network, images, CIFAR, **few)
+    for name in ("n", "accuracy", "ece", "nll"):
+        assert found[name] == made[name]
 
 
 def test_published_files_that_are_not_there(network, cifar_c):
@@ -322,7 +315,7 @@ def test_published_files_that_are_not_there(network, cifar_c):
 )
 def test_wrong_choices(network, images, monkeypatch, choices, message):
     """Before any image is looked at."""
-    monkeypatch.setattr("maccal.runs.beyond.predict", None)
+    monkeypatch.setattr(SHIFT, "predict", None)
     with pytest.raises(ValueError, match=message):
         shift(network, images, CIFAR, **choices)
 
@@ -340,7 +333,7 @@ def run(digits, tmp_path):
 
 @pytest.mark.slow
 def test_shift_of_a_run(digits):
-    """Grey images are corrupted as if they had three channels, which is how the network sees them."""
+    """Grey images are corrupted as if they had three channels: so the network sees them."""
     found = shift_run(digits, kinds=KINDS, severities=[2, 4], limit=100)
     test, net = load("digits").test, load_run(digits, 10)
     rows = np.sort(stratified(test.labels.numpy(), 100, np.random.default_rng(1)))
@@ -361,19 +354,15 @@ def test_sets_of_another_size_are_refused(digits, tmp_path):
     savemat(
         tmp_path / "test_32x32.mat", {"X": pictures, "y": np.array([[1], [2], [3], [10]], np.uint8)}
     )
-    with pytest.raises(
-        ValueError,
-        match="images of svhn are 3 x 32 x 32, those of the run 1 x 8 x 8; choose a set of the same size",
-    ):
+    found = "images of svhn are 3 x 32 x 32, those of the run 1 x 8 x 8"
+    with pytest.raises(ValueError, match=f"{found}; choose a set of the same size"):
         ood_run(digits, ["svhn"], tmp_path)
 
 
 @pytest.mark.parametrize("name", ["digits", "mnist", "cifar10-c"])
 def test_sets_that_are_not_out_of_distribution(digits, name):
-    with pytest.raises(
-        ValueError,
-        match=f"{name} is not out of distribution for a run on digits; choose among cifar10, cifar100, svhn",
-    ):
+    problem = f"{name} is not out of distribution for a run on digits"
+    with pytest.raises(ValueError, match=f"{problem}; choose among cifar10, cifar100, svhn"):
         ood_run(digits, ["svhn", name])
 
 
@@ -419,7 +408,8 @@ def test_a_real_run(real, tmp_path, monkeypatch):
     config = Config("cifar10", "resnet8", "vanilla", 1, None, replace(RECIPES["cifar10"], epochs=1))
     folder = make_run(config, runs=tmp_path, root=real)
     found = ood_run(folder, ["svhn", "cifar100"], real, limit=200, resamples=50)
-    own, net = predictions_of(folder), load_run(folder, 10)
+    own = predictions_of(folder)
+    net = load_run(folder, 10)
     inside = own.scores[np.sort(stratified(own.labels, 200, np.random.default_rng(1)))]
     others = {}
     for name in ("svhn", "cifar100"):

@@ -75,18 +75,15 @@ def test_draws_by_hand():
         kept = (torch.rand(K, D, generator=generator, dtype=torch.float64) >= 0.4).numpy()
         confidence, correct = top_label(softmax((z @ (w * kept).T + b).astype(np.float64)), y)
         each.append([correct.mean(), confidence.mean(), ece(confidence, correct)])
-    for place, name in enumerate(("accuracy", "confidence", "ece")):
-        column = np.array(each)[:, place]
+    for name, column in zip(("accuracy", "confidence", "ece"), np.array(each).T, strict=True):
         assert found[name][0] == pytest.approx(column.mean(), abs=1e-6)
         assert found[f"{name}_spread"][0] == pytest.approx(column.std(ddof=1), abs=1e-6)
 
 
 def test_a_ratio_does_not_depend_on_the_others():
     arguments = (*classifier(), *blobs(200, 3))
-    several, one = (
-        masked_inference(*arguments, [0.2, 0.5, 0.9]),
-        masked_inference(*arguments, [0.5]),
-    )
+    several = masked_inference(*arguments, [0.2, 0.5, 0.9])
+    one = masked_inference(*arguments, [0.5])
     for name in ("accuracy", "confidence", "ece", "histogram"):
         assert several[name][1] == pytest.approx(one[name][0], abs=1e-12)
     assert several["ratio"].tolist() == [0.2, 0.5, 0.9]
@@ -151,10 +148,8 @@ def test_wrong_classifiers_and_ratios():
 
 
 def test_angles_by_hand():
-    x, y = (
-        np.array([[1.0, 0.0], [3.0, 0.0], [0.0, 2.0], [1.0, 1.0], [-5.0, 0.0]]),
-        np.array([0, 0, 1, 2, 3]),
-    )
+    x = np.array([[1.0, 0.0], [3.0, 0.0], [0.0, 2.0], [1.0, 1.0], [-5.0, 0.0]])
+    y = np.array([0, 0, 1, 2, 3])
     expected = [[0, 90, 45, 180], [90, 0, 45, 90], [45, 45, 0, 135], [180, 90, 135, 0]]
     assert prototype_angles(x, y) == pytest.approx(np.array(expected, float), abs=1e-6)
     assert prototype_angles(
@@ -199,7 +194,7 @@ def test_classes_without_a_direction():
 
 @pytest.mark.slow
 def test_map():
-    """The same bits again; classes that are apart stay apart; the rows do not depend on the logits."""
+    """The same bits again; classes stay apart; the rows do not depend on the logits."""
     rng = np.random.default_rng(0)
     y = np.arange(400) % K
     logits = 12 * np.eye(K)[y] + rng.normal(0, 1, (400, K))
