@@ -135,14 +135,6 @@ def run_demo(
     return Result(models, pairs, made.histories, report)
 
 
-<<<<<<< HEAD
-def measured(
-    predictions: Predictions, settings: dict[str, int], origin: dict[str, Any]
-) -> Evaluated:
-    """The numbers of a model; its row tells from which demo."""
-    model = measure(predictions, Path(f"{MODELS[predictions.name]}.npz"), **settings)
-    return replace(model, row=replace(model.row, notes={"demo": origin}))
-=======
 def show_pair(console: Console, pair: Compared) -> None:
     """In words, how the second model differs from the first."""
     console.print(Text(f"{pair.second.name} against {pair.first.name}"))
@@ -155,8 +147,7 @@ def measured(predictions: Predictions, resamples: int, origin: dict[str, Any]) -
     """The numbers of a model, as `maccal evaluate` measures; its row says from which demo."""
     file = Path(f"{MODELS[predictions.name]}.npz")
     model = measure(predictions, file, bins=BINS, resamples=resamples, seed=MEASURING_SEED)
-    return replace(model, row={**model.row, "demo": origin})
->>>>>>> h-a2
+    return replace(model, row=replace(model.row, notes={"demo": origin}))
 
 
 def compared(

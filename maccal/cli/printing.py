@@ -57,12 +57,8 @@ def shift_tables(part: dict[str, Any]) -> list[Table]:
     return [result]
 
 
-<<<<<<< HEAD
 def difference_table(differences: Mapping[str, Difference]) -> Table:
-=======
-def difference_table(differences: dict[str, Difference]) -> Table:
     """One line per metric: the difference of two models, its interval and p-value."""
->>>>>>> h-a2
     result = Table("", "difference", "95 % interval", "", box=None)
     for key, difference in differences.items():
         metric = METRICS[key]

@@ -59,42 +59,7 @@ def test_plain_layers():
     assert torch.allclose(logits(x, [layer.weight for layer in head[::2]], biases), head(x))
 
 
-<<<<<<< HEAD
-def autograd_step(weights, biases, masks, optimiser, x, y, config):
-    """The twin of Heads.step for one head: autograd and torch.optim.SGD."""
-    if config.masking == "reset":
-        for w, m in zip(weights, masks, strict=True):
-            w.data.mul_(m)
-        used = weights
-    elif config.masking == "straight-through":
-        used = [w + (w * m - w).detach() for w, m in zip(weights, masks, strict=True)]
-    else:
-        used = [w * m for w, m in zip(weights, masks, strict=True)]
-    hidden = x
-    for w, b in zip(used[:-1], biases[:-1], strict=True):
-        hidden = F.linear(hidden, w, b).relu()
-    optimiser.zero_grad()
-    F.cross_entropy(F.linear(hidden, used[-1], biases[-1]), y).backward()
-    before = [w.detach().clone() for w in weights]
-    momenta = [
-        optimiser.state[w]["momentum_buffer"].clone() if optimiser.state[w] else torch.zeros_like(w)
-        for w in weights
-    ]
-    if config.masking == "reset" and config.restrict != "none":
-        for w, m in zip(weights, masks, strict=True):
-            w.grad.mul_(m)
-    optimiser.step()
-    if config.restrict == "frozen":
-        for w, m, old, momentum in zip(weights, masks, before, momenta, strict=True):
-            w.data.copy_(torch.where(m > 0, w.data, old))
-            optimiser.state[w]["momentum_buffer"].copy_(
-                torch.where(m > 0, optimiser.state[w]["momentum_buffer"], momentum)
-            )
-
-
 @pytest.mark.slow
-=======
->>>>>>> h-a2
 @pytest.mark.parametrize("masking", ["forward", "reset", "straight-through"])
 @pytest.mark.parametrize("restrict", ["none", "gradient", "frozen"])
 @pytest.mark.parametrize(
