@@ -16,6 +16,7 @@ PACKAGE = Path(maccal.__file__).parent
 ROOMS = {
     "lazy": "",
     "plugins": "",
+    "caution": "",
     "io": "errors locks files formats",
     "distributed": "",
     "metrics": "arguments inputs binning bins miscalibration softmaxes temperature scores ranking"

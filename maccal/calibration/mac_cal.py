@@ -12,7 +12,6 @@ Cost: N = 50,000, D = 64, K = 10, 40 epochs: about 10 s on two cores with a bott
 (results/cost.md), less without.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,6 +24,7 @@ from maccal.calibration.feedback import GUESS, Feedback, feedback_of
 from maccal.calibration.heads import Heads, history_of, logits, plain, with_history
 from maccal.calibration.stage2 import Stage2
 from maccal.calibration.task import Task, check_seed, device_of
+from maccal.caution import warn
 from maccal.features.table import MOST_CLASSES, FeatureTable, Standard, Standardised
 from maccal.metrics.arguments import check_count
 from maccal.metrics.inputs import Array
@@ -97,7 +97,7 @@ def calibrate_heads(
     outputs = count_classes(train, feedback.rows, classes)
     if feedback.source == "training" and any(is_open(config) for config in configs):
         intended = "or Stage2(statistics='deployed') if gamma is what you mean"
-        warnings.warn(f"{GUESS}, {intended}", stacklevel=3)
+        warn(f"{GUESS}, {intended}")
     return masked_heads(train, feedback, outputs, configs, seeds, progress)
 
 
@@ -183,7 +183,7 @@ def count_classes(train: FeatureTable, judged: FeatureTable | None, classes: int
     counts = torch.bincount(train.y, minlength=shown)
     if classes is None and counts[0] == 0 and bool((counts[1:] > 0).all()):
         found = f"no row has label 0, and all of 1 .. {shown - 1} occur"
-        warnings.warn(f"{found}: if they count from 1, pass y - 1", stacklevel=4)
+        warn(f"{found}: if they count from 1, pass y - 1")
     return classes or shown
 
 

@@ -6,7 +6,6 @@
 Everything else about the model stays as it was, to the bit.
 """
 
-import warnings
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from functools import partial
@@ -20,6 +19,7 @@ from maccal.calibration.feedback import GUESS, check_known, feedback_of
 from maccal.calibration.mac_cal import count_classes
 from maccal.calibration.registry import CALIBRATORS, calibrator_of
 from maccal.calibration.task import Choices, Task, check_seed
+from maccal.caution import warn
 from maccal.distributed import from_first, my_rank
 from maccal.features.classifiers import named
 from maccal.features.extraction import extract, find_head, replace_head
@@ -86,7 +86,7 @@ def calibrate(
     ceiling = 1.0 if changed is None else mean_confidence(old, changed.z)
     feedback = feedback_of(table, val=held_out, accuracy=accuracy, views=changed, ceiling=ceiling)
     if unknown and feedback.source == "training":
-        warnings.warn(f"{GUESS}, or views=False if gamma is what you mean", stacklevel=2)
+        warn(f"{GUESS}, or views=False if gamma is what you mean")
     # 4. The new classifier in the place of the old one
     classes = count_classes(table, feedback.rows, old.out_features)
     new = row.fit(choices, Task(table, feedback, classes, old, seed, progress))
