@@ -20,6 +20,13 @@ from typing import Any
 import numpy as np
 
 
+class QuietServer(http.server.ThreadingHTTPServer):
+    """A client that stops reading is no news: its disk may be full."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass
+
+
 class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *args: Any) -> None:
         pass
@@ -79,7 +86,7 @@ def served(folder: Path) -> Iterator[None]:
     if not files.is_dir():
         make(files)
     handler = functools.partial(Quiet, directory=str(files))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with QuietServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         before = SOURCES["svhn"]
         table: Any = SOURCES

@@ -126,7 +126,7 @@ def test_installed_in_an_empty_environment(request, kind, tmp_path):
     program = home / "bin" / "maccal"
     run(program, "evaluate", "small.npz", "--out", "out", "--resamples", "20", cwd=tmp_path)
     row = json.loads((tmp_path / "out" / "small.row.json").read_text())
-    assert row["accuracy"] == pytest.approx(2 / 3)
+    assert row["numbers"]["accuracy"] == pytest.approx(2 / 3)
     page = (tmp_path / "out" / "small.report.html").read_text()
     assert page.startswith("<!doctype html>")
 

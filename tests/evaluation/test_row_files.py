@@ -31,6 +31,7 @@ from maccal.evaluation.row import (
     write_rows,
 )
 from maccal.io import FileError, sealed, write_json, write_lines
+from maccal.runs.config import config_of
 
 ROOT = Path(__file__).parents[2]
 RAN = Ran(
@@ -190,12 +191,9 @@ def test_the_committed_rows_lost_nothing():
     """The rows of the benchmark, which were converted once."""
     for row in read_rows(ROOT / "results" / "bench-cpu.jsonl"):
         assert len(row.numbers) > 80
-        ran = row.ran
-        first = ",".join([ran.first, *ran.words("settings")])
-        second = ",".join([ran.second or "", *ran.words("calibration")])
-        parts = [part for part in (first, second) if part not in ("vanilla", "")] or ["vanilla"]
-        place = f"{ran.data}.{ran.limit}-{ran.model}"
-        assert row.name == f"{place}-{'+'.join(parts)}-s{ran.seed}"
+        config = config_of(row.ran.about)
+        assert row.name == config.name
+        assert row.ran.changes == config.ran.changes
 
 
 def test_a_failed_run_comes_back(tmp_path):

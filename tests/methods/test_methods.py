@@ -135,7 +135,7 @@ def test_trained_killed_resumed_evaluated_calibrated(name, tmp_path, monkeypatch
     assert (whole / "model.safetensors").read_bytes() == (
         resumed / "model.safetensors"
     ).read_bytes()
-    assert json.loads((resumed / "row.json").read_text())["run"]["method"] == name
+    assert json.loads((resumed / "row.json").read_text())["ran"]["first"] == name
     said = predictions_of(resumed)
     again = predict(load_run(resumed, 10), load("digits").test.images, PIXELS["digits"])
     np.testing.assert_allclose(again.numpy(), said.scores, rtol=1e-3, atol=1e-3)

@@ -24,7 +24,7 @@ from maccal import distributed as parallel
 from maccal.bench.grids import Job, collect
 from maccal.calibration.stage2 import Stage2
 from maccal.cli.bench import save
-from maccal.evaluation.row import read_row, read_rows, write_row
+from maccal.evaluation.row import Row, read_row, read_rows, write_row
 from maccal.io import FileError, locked, read_json, read_tensors, write_json, write_tensors
 from maccal.runs import (
     Config,
@@ -248,7 +248,7 @@ def test_whole_files_of_another_run_are_noticed(run, tmp_path, name):
         run_of,
         predictions_of,
         lambda folder: load_run(folder, 10),
-        lambda folder: runs.whole_row(folder, {}),
+        lambda folder: runs.whole_row(folder, Row("any")),
     ):
         try:
             reader(run)
