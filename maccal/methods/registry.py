@@ -26,17 +26,6 @@ from maccal.models import Net
 from maccal.plugins import check_name
 from maccal.training.objective import Objective
 
-__all__ = [
-    "COMBINATIONS",
-    "EVERY",
-    "METHODS",
-    "YARDSTICKS",
-    "Method",
-    "Plan",
-    "method",
-    "settings_of",
-]
-
 Settings = Mapping[str, Any]
 ANY = ""  # in the keys of Method.own: any network
 
