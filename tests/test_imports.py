@@ -5,7 +5,11 @@ Inside a room the same holds for its files.
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 import maccal
 
@@ -137,3 +141,17 @@ def test_public_names_exist():
         names = getattr(package, "__all__", [])
         assert all(hasattr(package, name) for name in names)
         assert names == sorted(names, key=lambda name: (not name.isupper(), name.islower(), name))
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [
+        ("maccal", ("torch", "numpy", "scipy")),
+        ("maccal.runs.making", ("jinja2", "matplotlib", "sklearn", "scipy.stats")),  # a worker's
+        ("maccal.cli.report", ("torch", "sklearn", "scipy.stats")),
+    ],
+)
+def test_nobody_waits_for_what_is_not_needed(module, absent):
+    words = f"import sys, {module}; print([name for name in {absent} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -14,7 +14,6 @@ import math
 from dataclasses import dataclass
 
 import torch
-from scipy.optimize import brentq
 from torch import Tensor, nn
 
 from maccal.calibration.heads import with_history
@@ -87,6 +86,8 @@ def matching(task: Task, gamma: float) -> float:
             f"no temperature makes the mean confidence {target:.2%}: it must lie {chance}; "
             "look on rows with some mistakes, or pass val= with held-out labels"
         )
+    from scipy.optimize import brentq  # only here: it takes a while to import
+
     return math.exp(brentq(gap, -WIDEST, WIDEST, xtol=1e-12, rtol=1e-12))
 
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.fft import dct, idct
 from torch import Tensor
 
 from maccal.metrics.arguments import check_bins
@@ -205,6 +204,8 @@ def smooth_error(mass: np.ndarray, steps: int = 24) -> np.ndarray:
     It is the width at which the sum of |smoothed residual| equals the width. The sum falls as the
     width grows, so bisection finds the one such width.
     """
+    from scipy.fft import dct, idct  # a third of a second, which only this metric should wait
+
     spectrum = dct(mass, axis=1, norm="ortho")
     frequency = np.pi * np.arange(mass.shape[1])
     low = np.zeros(len(mass))

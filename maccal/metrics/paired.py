@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.stats import norm
+from scipy.special import ndtr
 from torch import Tensor
 
 from maccal.metrics.arguments import check_bins, generator
@@ -80,7 +80,7 @@ def paired_means(difference: Tensor) -> Difference:
     if not math.isfinite(mean + error):
         return Difference(math.nan, math.nan, math.nan, math.nan)
     half = Z * error
-    p_value = 2 * float(norm.sf(abs(mean) / error)) if error > 0 else float(mean == 0)
+    p_value = 2 * float(ndtr(-abs(mean) / error)) if error > 0 else float(mean == 0)
     return Difference(mean, mean - half, mean + half, p_value)
 
 

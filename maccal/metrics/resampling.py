@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 from torch import Tensor
 
 from maccal.metrics.arguments import check_bins, check_count, check_share, generator
@@ -36,7 +36,7 @@ BATCH = (
 RESAMPLES = 1_000_000  # at most
 GRID = 512  # cells of smece within a resample
 LEVEL = 0.95
-Z = float(norm.ppf((1 + LEVEL) / 2))  # half the width of a normal interval, in standard deviations
+Z = float(ndtri((1 + LEVEL) / 2))  # half the width of a normal interval, in standard deviations
 
 Statistics = dict[str, np.ndarray]  # one number for each resample, by name
 Counts = tuple[np.ndarray, np.ndarray]  # right and wrong rows: resamples x groups

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy.stats import chi2
+from scipy.special import gammaincinv
 from torch import Tensor
 
 from maccal.metrics import miscalibration, ranking
@@ -275,7 +275,7 @@ def add_score(result: Summary, name: str, before: Tensor, after: Tensor, null: N
     expected = Interval(null.mean - Z * null.deviation, null.mean + Z * null.deviation)
     result.add(name, mean_interval(before), expected)
     result.add(f"{name}_refinement", mean_interval(after), expected)
-    chance = null.gain * chi2.ppf([(1 - LEVEL) / 2, (1 + LEVEL) / 2], 1)
+    chance = null.gain * 2 * gammaincinv(0.5, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     result.add(f"{name}_calibration", mean_interval(before - after), Interval(*chance.tolist()))
 
 
