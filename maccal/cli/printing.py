@@ -1,6 +1,7 @@
 """What the verbs print: tables of numbers."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,19 +9,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from maccal.evaluation.evaluated import Evaluated, measure
+from maccal.evaluation.evaluated import Evaluated
+from maccal.evaluation.row import Row
 from maccal.metrics import METRICS, Difference, Summary
 from maccal.metrics.summaries import show, span
 from maccal.report.evaluation import change
-from maccal.runs import predictions_of
-from maccal.runs.folder import MEASURED
+from maccal.runs import run_of
 
 
 def show_run(folder: Path) -> None:
     """A run's numbers, and where they are."""
-    model = measure(predictions_of(folder), folder / "test.npz", **MEASURED)
-    console = Console()
-    console.print(compact([model]), Text(model.numbers["verdict"]), "", Text(f"wrote {folder}"))
+    row = run_of(folder)[1]
+    Console().print(compact([row]), Text(row.verdict or ""), "", Text(f"wrote {folder}"))
 
 
 def table(model: Evaluated) -> Table:
@@ -69,28 +69,26 @@ def difference_table(differences: Mapping[str, Difference]) -> Table:
     return result
 
 
-def compact(models: list[Evaluated]) -> Table:
+def compact(models: Sequence[Evaluated | Row]) -> Table:
     """One line per model: accuracy, ECE with its interval and null band, NLL."""
     result = Table(
         "", "accuracy", "ECE", "95 % interval", "calibrated", "NLL", box=None, pad_edge=False
     )
     for model in models:
         numbers = model.numbers
-        accuracy, ece, nll = (
-            show(numbers[key], METRICS[key].percent) for key in ("accuracy", "ece", "nll")
-        )
+        nll = numbers["nll"]
         result.add_row(
             Text(model.name),
-            accuracy,
-            Text(ece, style="bold"),
+            show(numbers["accuracy"] or 0.0, percent=True),
+            Text(show(numbers["ece"] or 0.0, percent=True), style="bold"),
             percent_range(numbers, "ece"),
             percent_range(numbers, "ece_null"),
-            nll,
+            show(math.inf if nll is None else nll, percent=False),  # JSON cannot say infinity
         )
     return right_aligned(result)
 
 
-def percent_range(numbers: Summary, key: str) -> str:
+def percent_range(numbers: Mapping[str, Any], key: str) -> str:
     """An interval or a null band in a few letters."""
     low = 100 * numbers[f"{key}_low"]
     high = 100 * numbers[f"{key}_high"]
