@@ -29,7 +29,9 @@ def rows(seed: int) -> list[dict[str, Any]]:
         right = float((network(val.x).argmax(1) == val.y).double().mean())
         models = {
             "as trained": network,
-            "mixed images (the default)": calibrate(network, [tuple(train)], seed=seed),
+            "shifted and mixed images": calibrate(
+                network, [tuple(train)], seed=seed, views="shift"
+            ),
             "accuracy known": calibrate(network, [tuple(train)], accuracy=right, seed=seed),
             "held out": calibrate(network, [tuple(train)], val=[tuple(val)], seed=seed),
         }

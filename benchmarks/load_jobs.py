@@ -68,6 +68,17 @@ def load_jobs(rows: int, classes: int) -> dict[str, Job]:
     }
 
 
+def stream_jobs(rows: int, classes: int) -> dict[str, Job]:
+    from maccal.metrics import Stream
+
+    logits, labels = data(rows, classes)
+    probs = logits.softmax(1)
+    return {
+        "stream of probs": lambda: Stream.of(probs, labels).fine.n,
+        "stream of logits": lambda: Stream.of(logits=logits, labels=labels).fine.n,
+    }
+
+
 def fit_jobs(rows: int, classes: int) -> dict[str, Job]:
     from maccal import TemperatureScaling
 
@@ -108,6 +119,9 @@ def fit_jobs(rows: int, classes: int) -> dict[str, Job]:
     return jobs | dict(
         zip(PEERS, (scikit_learn, netcal, probmetrics, torch_uncertainty), strict=True)
     )
+
+
+KINDS = {"load": load_jobs, "stream": stream_jobs, "fit": fit_jobs}
 
 
 def evaluate(file: Path, out: Path) -> None:
@@ -159,17 +173,18 @@ def work() -> None:
         kind, *rest = json.loads(line)
         reply: Any = None
         if kind == "run":
-            start = time.perf_counter()
+            start, cpu = time.perf_counter(), time.process_time()
             try:
                 value = jobs[rest[0]]()
-                reply = {"seconds": time.perf_counter() - start, "value": value}
+                spent = time.process_time() - cpu
+                reply = {"seconds": time.perf_counter() - start, "cpu": spent, "value": value}
             except ImportError:
                 reply = {"seconds": math.nan, "value": math.nan}
         elif kind == "profile":
             reply = profiled(rest[0])
         else:
             jobs = {}
-            jobs = (load_jobs if kind == "load" else fit_jobs)(*rest)
+            jobs = KINDS[kind](*rest)
         print(json.dumps(reply), file=answers, flush=True)
 
 

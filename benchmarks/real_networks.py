@@ -27,10 +27,11 @@ import torch
 from networks import PUBLIC, TRAINED, cifar, normalised, public, trained, training_set
 from torch import Tensor, nn
 
+from maccal.calibration.looks import scores_of
 from maccal.calibration.mac_cal import calibrate_heads
-from maccal.calibration.model import mean_confidence
+from maccal.calibration.posthoc.temperature import TemperatureScaling
+from maccal.calibration.solving import mean_confidence
 from maccal.calibration.stage2 import ABLATION, BOTTLENECK, Stage2
-from maccal.calibration.temperature import TemperatureScaling
 from maccal.features.extraction import Features, extract, find_head
 from maccal.features.views import mixed
 from maccal.io import write
@@ -156,7 +157,7 @@ def per_network(net: Network) -> Iterator[Row]:
     yield "mixed 0.7", {"val": net.views["mixed 0.7"]}, WIDE, SEEDS
     capped = {
         "val": net.views["mixed 0.7"],
-        "ceiling": mean_confidence(net.head, net.views["mixed 0.7"].z),
+        "ceiling": mean_confidence(scores_of(net.head, net.views["mixed 0.7"].z)),
     }
     yield "mixed 0.7, capped", capped, WIDE, SEEDS
     yield "mixed 0.7, linear", {"val": net.views["mixed 0.7"]}, Stage2(), SEEDS

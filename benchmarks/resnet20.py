@@ -19,7 +19,7 @@ from networks import cifar, normalised, public
 from torch import Tensor
 
 from maccal.calibration.model import calibrate
-from maccal.calibration.temperature import TemperatureScaling
+from maccal.calibration.posthoc.temperature import TemperatureScaling
 from maccal.io import write
 from maccal.metrics import compare, softmax, summary
 from maccal.report.diagrams import reliability

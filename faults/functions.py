@@ -138,8 +138,13 @@ def bootstrapped(confidence: Any, correct: Any, **options: Any) -> Any:
     return metrics.bootstrap(metrics.ece, confidence, correct, **options)
 
 
-def scaled(logits: Any, labels: Any) -> Any:
-    return maccal.TemperatureScaling().fit(logits, labels).predict_proba(logits)
+def fitted(name: str) -> Callable[[Any, Any], Any]:
+    """Fits the post-hoc calibrator of this name and applies it."""
+
+    def probabilities(logits: Any, labels: Any) -> Any:
+        return getattr(maccal, name)().fit(logits, labels).predict_proba(logits)
+
+    return probabilities
 
 
 def drawn(probs: Any, labels: Any, **options: Any) -> None:
@@ -216,6 +221,13 @@ NUMBERS = st.sampled_from(
 SETTINGS = NUMBERS.map(lambda value: Value(value, None, repr(value)))
 
 
+def compared_calibrators(logits: Any, labels: Any, **more: Any) -> list[float]:
+    """Two of them, with few draws."""
+    names = ["temperature", "isotonic"]
+    found = maccal.compare_calibrators(logits, labels, names=names, resamples=20, **more)
+    return [one.numbers["ece"] for one in found.candidates]
+
+
 def settings(of: Any) -> st.SearchStrategy[tuple[Value, ...]]:
     """One or two settings of a config, any values."""
     names = sorted(each.name for each in dataclasses.fields(of))
@@ -235,6 +247,9 @@ CALLS: dict[str, Call] = {
     "brier_split": Call(metrics.brier_split, PROBS, within=(-1e-6, math.inf), share=0.3),
     "classwise_ece": Call(metrics.classwise_ece, PROBS, WITH_BINS, UNIT),
     "compare": Call(metrics.compare, PAIR, {**WITH_BINS, **DRAWS}, share=0.3),
+    "compare_calibrators": Call(
+        compared_calibrators, LOGITS.map(both_loose), {"folds": cases.COUNT}, share=0.05
+    ),
     "debiased_squared_ce": Call(metrics.debiased_squared_ce, OUTCOMES, WITH_BINS, (-1, 1)),
     "e_aurc": Call(metrics.e_aurc, OUTCOMES, within=UNIT),
     "ece": Call(metrics.ece, OUTCOMES, WITH_BINS, UNIT),
@@ -263,7 +278,6 @@ CALLS: dict[str, Call] = {
     "Bins": Call(binned, OUTCOMES, WITH_BINS),
     "Stream": Call(stream, PROBS, WITH_BINS, share=0.5),
     "Predictions": Call(predicted, PROBS, WITH_BINS, share=0.3),
-    "TemperatureScaling": Call(scaled, LOGITS.map(both_loose), within=UNIT, share=0.3),
     "reliability": Call(drawn, PROBS, WITH_BINS, share=0.02),
     "calibrate_head": Call(
         head,
@@ -273,7 +287,7 @@ CALLS: dict[str, Call] = {
     ),
     "calibrate_heads": Call(heads, FEATURES, share=0.2),
     "MaCCalClassifier": Call(
-        estimator, FEATURES, {"validation_fraction": SETTINGS}, UNIT, share=0.1, foreign=True
+        estimator, FEATURES, {"C": SETTINGS, "cv": SETTINGS}, UNIT, share=0.1, foreign=True
     ),
     "extract": Call(extracted, INPUTS, share=0.5, foreign=True),
     "calibrate": Call(
@@ -293,6 +307,23 @@ CALLS: dict[str, Call] = {
         lambda values: bool(maccal.Stage2(**values)), settings(maccal.Stage2), share=0.3
     ),
 }
+
+# each fits once per call, some with cross-validation
+FAMILY = {
+    "TemperatureScaling": 0.3,
+    "EnsembleTemperatureScaling": 0.1,
+    "VectorScaling": 0.1,
+    "StructuredVectorScaling": 0.1,
+    "StructuredMatrixScaling": 0.1,
+    "DirichletCalibration": 0.02,
+    "BetaCalibration": 0.1,
+    "IsotonicCalibration": 0.1,
+    "HistogramCalibration": 0.1,
+    "SplineCalibration": 0.1,
+    "VennAbersCalibration": 0.1,
+}
+for name, share in FAMILY.items():
+    CALLS[name] = Call(fitted(name), LOGITS.map(both_loose), within=UNIT, share=share)
 
 # Public names that are called elsewhere or hold no logic
 QUIET = {

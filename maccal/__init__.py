@@ -12,9 +12,19 @@ from maccal.lazy import on_demand
 
 if TYPE_CHECKING:
     from maccal.calibration import (
+        BetaCalibration,
+        DirichletCalibration,
+        EnsembleTemperatureScaling,
+        HistogramCalibration,
+        IsotonicCalibration,
         MaCCalClassifier,
+        SplineCalibration,
         Stage2,
+        StructuredMatrixScaling,
+        StructuredVectorScaling,
         TemperatureScaling,
+        VectorScaling,
+        VennAbersCalibration,
         calibrate,
         calibrate_head,
         calibrate_heads,
@@ -22,7 +32,7 @@ if TYPE_CHECKING:
         save_head,
     )
     from maccal.data import DATASETS, load
-    from maccal.evaluation import Predictions, read
+    from maccal.evaluation import Predictions, compare_calibrators, read
     from maccal.features import Features, extract, find_head
     from maccal.methods import METHODS, method
     from maccal.metrics import (
@@ -43,21 +53,32 @@ __all__ = [
     "DATASETS",
     "METHODS",
     "MODELS",
+    "BetaCalibration",
     "Bins",
+    "DirichletCalibration",
+    "EnsembleTemperatureScaling",
     "Features",
+    "HistogramCalibration",
+    "IsotonicCalibration",
     "MaCCalClassifier",
     "Predictions",
     "Recipe",
+    "SplineCalibration",
     "Stage2",
     "Stream",
+    "StructuredMatrixScaling",
+    "StructuredVectorScaling",
     "Summary",
     "TemperatureScaling",
+    "VectorScaling",
+    "VennAbersCalibration",
     "bootstrap",
     "build",
     "calibrate",
     "calibrate_head",
     "calibrate_heads",
     "compare",
+    "compare_calibrators",
     "extract",
     "find_head",
     "fit",
@@ -75,9 +96,19 @@ __all__ = [
 # the room of each name; it is imported when it is asked for
 HOMES = {
     "calibration": (
+        "BetaCalibration",
+        "DirichletCalibration",
+        "EnsembleTemperatureScaling",
+        "HistogramCalibration",
+        "IsotonicCalibration",
         "MaCCalClassifier",
+        "SplineCalibration",
         "Stage2",
+        "StructuredMatrixScaling",
+        "StructuredVectorScaling",
         "TemperatureScaling",
+        "VectorScaling",
+        "VennAbersCalibration",
         "calibrate",
         "calibrate_head",
         "calibrate_heads",
@@ -85,7 +116,7 @@ HOMES = {
         "save_head",
     ),
     "data": ("DATASETS", "load"),
-    "evaluation": ("Predictions", "read"),
+    "evaluation": ("Predictions", "compare_calibrators", "read"),
     "features": ("Features", "extract", "find_head"),
     "methods": ("METHODS", "method"),
     "metrics": (

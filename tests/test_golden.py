@@ -12,6 +12,7 @@ the sizes of the weights and the numbers of the row are compared, to within thei
 
 import hashlib
 import json
+import platform
 import sys
 import tempfile
 from dataclasses import replace
@@ -25,7 +26,17 @@ import maccal as mc
 
 GOLDEN = Path(__file__).with_name("golden")
 RESULTS = Path(__file__).parents[1] / "results"
-MACHINE = f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+def processor():
+    """Its name: those of one instruction set may still add up in different orders."""
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text().splitlines() if about.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+MACHINE = f"torch {torch.__version__}, {processor()}"
 RECIPE = replace(mc.Recipe(), epochs=2, batch_size=32, padding=1, flip=False, precision="fp32")
 FIRST = [name for name, row in mc.METHODS.items() if row.second is None]
 READINGS = {

@@ -34,19 +34,23 @@ ROOMS = {
     "training": "recipe precision checkpoint objective prediction steps progress loop",
     "methods": "losses.entropy losses.margins losses.focal losses.pairs losses.mixing losses"
     " mixing plp balcal registry",
-    "features": "batches fingerprints mapped cache lookup table classifiers extraction views",
-    "calibration": "stage2 feedback heads task mac_cal temperature tst two_stage registry model"
-    " estimator",
+    "features": "batches fingerprints mapped cache lookup table running layers classifiers finding"
+    " taps extraction sampling views",
+    "calibration": "solving stage2 feedback looks heads task retraining mac_cal"
+    " posthoc.inputs posthoc.one_number posthoc.temperature posthoc.ensemble posthoc.logistic"
+    " posthoc.vector posthoc.structured posthoc.dirichlet posthoc.one_vs_rest posthoc.beta"
+    " posthoc.isotonic posthoc.histogram posthoc.spline posthoc.venn_abers posthoc.family posthoc"
+    " temperature tst two_stage registry model logistic estimator",
     "evaluation": "typed provenance checks older row arrays tables parquet predictions evaluated"
-    " ood shift masks",
+    " ood shift masks choosing",
     "runs": "config folder state history ending second making beyond motivation",
     "bench": "paper titles grids executors lines contrasts standing judging claims",
     "report": "look diagrams keep page figures.selection figures.drawing figures.methods"
     " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
     " figures.sparsity figures.motivation figures.before_after figures evaluation cells tables"
     " board leaderboard",
-    "cli": "failures flags features_file printing jobs data bench report demo evaluate calibrate"
-    " train main",
+    "cli": "failures flags features_file printing jobs data bench report demo evaluate compare"
+    " calibrate train main",
 }
 ENDS = ("maccal", "maccal.__main__")
 

@@ -3,13 +3,20 @@ lead somewhere.
 """
 
 import importlib
+import json
 import re
 from pathlib import Path
+from statistics import mean
 
+import numpy as np
 import pytest
+
+from maccal.features import find_head
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+ROWS = (ROOT / "results" / "starts.jsonl").read_text()
+STARTS = [json.loads(line) for line in ROWS.splitlines()]
 NUMBER = r"\d+\.\d+"
 
 
@@ -59,15 +66,67 @@ def test_measuring(tmp_path, monkeypatch, capsys):
     assert mc.compare(probs, made["better"], labels)["ece"].real
 
 
+@pytest.mark.filterwarnings(
+    "ignore:the inputs are no images", "ignore:views of the training rows disagree"
+)
 def test_calibrating():
     """With the network of the example; the names are those that the page uses."""
     from examples.calibrate import build
 
     model, train, val, _ = build()
-    made = executed("docs/calibrate.md", model=model, train_loader=train, val_loader=val)
+    layer = model.get_submodule(find_head(model, next(iter(train))))
+    names = {"weight": layer.weight, "bias": layer.bias, "train_loader": train, "val_loader": val}
+    made = executed("docs/calibrate.md", model=model, **names)
     assert made["head"](made["z"]).shape == (300, 10)
     assert made["clf"].score(made["z"], made["y"]) > 0.9
     assert type(made["model"]) is type(model)
+
+
+def starts_mean(networks, method, labels, key):
+    """The mean over networks of the mean over halves and seeds."""
+    means = []
+    for network in networks:
+        own = [row for row in STARTS if (row["network"], row["method"]) == (network, method)]
+        means.append(mean(row[key] for row in own if row["labels"] == labels))
+    return mean(means)
+
+
+LINES = {
+    "as trained": ("as trained", 0),
+    "temperature scaling": ("temperature", 5000),
+    "**MaC-Cal**": ("MaC-Cal", 5000),
+    "the same training without masks": ("masks off", 5000),
+    'a new classifier under masks (`start="fresh"`), 15 times as long': ("fresh head", 5000),
+    "the paper's equations as printed": ("as printed", 0),
+    "temperature scaling, labels": ("temperature", 5000),
+    "temperature scaling, views": ("temperature", 0),
+    "**MaC-Cal, views**": ("MaC-Cal", 0),
+}
+
+
+def test_the_tables_of_the_readme_are_those_of_the_rows():
+    chosen_on = {"resnet20", "resnet56", "c10-heart", "c10-mixup", "c100-heart"}
+    others = {row["network"] for row in STARTS} - chosen_on
+    images = {row["network"] for row in STARTS if "shift" in row} - chosen_on
+    text = (ROOT / "README.md").read_text().split("## How good is it?")[1].split("\n## ")[0]
+    tables = re.findall(r"\|---\|---:\|---:\|---:\|\n((?:\|.*\n)+)", text)
+    assert [len(table.splitlines()) for table in tables] == [6, 4]
+    for networks, table in zip((others, images), tables, strict=True):
+        for line in table.splitlines():
+            title, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+            found = [starts_mean(networks, *LINES[title], key) for key in ("accuracy", "ece")]
+            loss = starts_mean(networks, *LINES[title], "nll")
+            assert cells == [*(f"{100 * share:.2f} %" for share in found), f"{loss:.3f}"]
+
+
+def test_posthoc():
+    """With predictions of one's own; the names are those that the page uses."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(4, size=1200)
+    logits = 2 * rng.normal(size=(1200, 4)) + 4 * np.eye(4)[labels]
+    made = executed("docs/posthoc.md", logits=logits, labels=labels, new_logits=logits)
+    assert made["model"].weight_.shape == (4, 4)
+    assert np.allclose(made["probs"].sum(1), 1)
 
 
 def test_training():
@@ -83,7 +142,10 @@ def test_drawing(tmp_path, monkeypatch):
 
 
 def test_every_page_with_code_is_run():
-    run = {"README.md", *(f"docs/{name}.md" for name in ("metrics", "calibrate", "train"))}
+    run = {
+        "README.md",
+        *(f"docs/{name}.md" for name in ("metrics", "calibrate", "posthoc", "train")),
+    }
     with_code = {
         page.relative_to(ROOT).as_posix() for page in PAGES if "```python" in page.read_text()
     }

@@ -4,7 +4,7 @@
     held-out     rows with labels       the accuracy on them
     unlabelled   rows without labels    the accuracy on unseen data, which is known
     accuracy     the training rows      sqrt(known accuracy x accuracy there)
-    views        changed training rows  the accuracy on them, but never surer than as trained
+    views        changed training rows  the accuracy on them
     training     the training rows      gamma x accuracy there: a guess
 
 They are listed best first. A network is surer of its training rows than of unseen ones, so what is
@@ -12,14 +12,23 @@ right there lies between the two accuracies; the geometric mean is what fits (do
 """
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from torch import nn
 
 from maccal.features.table import FeatureTable, check_pair
 from maccal.metrics.arguments import check_share
 from maccal.metrics.inputs import Array
 
 Source = Literal["held-out", "unlabelled", "accuracy", "views", "training"]
+SOURCES = {
+    "held-out": "held-out labels",
+    "unlabelled": "unlabelled rows and a known accuracy",
+    "accuracy": "a known accuracy",
+    "views": "views of the training rows",
+    "training": "gamma x training accuracy, a guess",
+}
 GUESS = (
     "without held-out rows or a known accuracy, gamma x training accuracy is a guess; "
     "pass val= or accuracy="
@@ -34,6 +43,11 @@ class Feedback:
     rows: FeatureTable | None = None  # None: the training rows
     accuracy: float | None = None  # on unseen data, where it is known
     ceiling: float = 1.0  # the confidence that is never asked for more than
+    view: str | None = None  # how the training rows were changed
+    aimed: float | None = None  # the confidence it asks of the classifier as trained
+    # how far that may be off: by the other views, or by chance (two standard errors)
+    within: float | None = None
+    count: int | None = None  # the rows that are looked at
 
     @property
     def labelled(self) -> bool:
@@ -55,6 +69,44 @@ class Feedback:
         else:
             wanted = math.sqrt(self.accuracy * seen)
         return min(wanted, self.ceiling)
+
+    def told(self, right: float, rows: int, gamma: float) -> "Feedback":
+        """With what it asks of the classifier as trained, which is right so often on the rows."""
+        within = self.within
+        if self.source == "held-out":
+            within = 2 * math.sqrt(max(right * (1 - right), 1 / (4 * rows)) / rows)
+        return replace(self, aimed=self.target(right, gamma), within=within, count=rows)
+
+    def describe(self) -> str:
+        """One sentence: the source, the rows, the confidence aimed at, and how sure that is.
+
+        >>> Feedback("accuracy", accuracy=0.81).told(1.0, 5000, gamma=0.97).describe()
+        'feedback from a known accuracy, 5,000 training rows: aims at a confidence of 90.00 %'
+        """
+        words = f"feedback from {SOURCES[self.source]}"
+        if self.view is not None:
+            words += f" ({self.view})"
+        if self.count is not None:
+            kind = "training rows" if self.rows is None else "rows"
+            words += f", {self.count:,} {kind}"
+        if self.aimed is not None:
+            words += f": aims at a confidence of {100 * self.aimed:.2f} %"
+        if self.within is not None:
+            judge = "by the other views" if self.source == "views" else "by chance"
+            words += f", within {100 * self.within:.2f} points {judge}"
+        return words
+
+    def card(self) -> dict[str, Any]:
+        """The same as plain values, for a file."""
+        return {
+            "source": self.source,
+            "view": self.view,
+            "rows": self.count,
+            "accuracy": self.accuracy,
+            "aimed": self.aimed,
+            "within": self.within,
+            "words": self.describe(),
+        }
 
     def on_training_rows(self) -> "Feedback":
         """The same knowledge without the rows: for readings that look at the training rows."""
@@ -111,3 +163,14 @@ def same_width(train: FeatureTable, rows: FeatureTable, name: str) -> FeatureTab
         problem = f"z has {train.width} features and {name} {rows.width}"
         raise ValueError(f"{problem}; both must come from the same network")
     return rows
+
+
+def with_feedback(head: nn.Module, card: dict[str, Any]) -> None:
+    """Let the head say what it was calibrated by, as its attribute `feedback`."""
+    head.feedback = card  # type: ignore[assignment]
+
+
+def feedback_card(head: nn.Module) -> dict[str, Any]:
+    """What the head was calibrated by."""
+    found: dict[str, Any] = head.feedback  # type: ignore[assignment]
+    return found

@@ -13,11 +13,17 @@ One step of `Heads` is the inner loop of the paper's Algorithm 1:
 
 `deployed` then gives the weights for inference, by default keep W: the expectation over the masks.
 
+A head may start from a trained classifier instead of random weights: from W / q0 and b / q0. Then
+keep multiplies the bias too, in the pass and at inference, so that it scales the logits as a whole:
+before the first step the head is the classifier at the temperature q0 / keep.
+
 The step is written out without autograd: the gradient is two matrix products per layer. A mask
 compares 16 random bits per weight with keep, so keep counts in steps of 1 / 65,536.
 Cost: about 0.5 ms per step on one core, for D = 64, hidden 512, K = 10, batches of 128.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from maccal.calibration.stage2 import Stage2
+from maccal.features.table import Standard
 from maccal.io import FileError, read_tensors, write_tensors
 
 HEAD = "head 1"  # the kind of file, and the version of its format
@@ -37,19 +44,52 @@ class Heads:
 
     Lists run over the layers, the first axis of each tensor over the heads. A narrower head is
     padded with zeros, which no step ever changes: a hidden unit with zero weights is never active.
+    Random numbers are drawn on the processor, so that they are the same on every device.
     """
 
-    def __init__(self, widths: list[list[int]], generators: list[torch.Generator]) -> None:
+    def __init__(
+        self,
+        widths: list[list[int]],
+        generators: list[torch.Generator],
+        device: torch.device | str = "cpu",
+    ) -> None:
         """Weights as nn.Linear initialises them, drawn for each head from its own generator."""
         self.shapes = [layer_shapes(of_head) for of_head in widths]
         largest = [largest_shape(of_layer) for of_layer in zip(*self.shapes, strict=True)]
-        self.weights = [torch.zeros(len(widths), out, fan_in) for out, fan_in in largest]
-        self.biases = [torch.zeros(len(widths), 1, out) for out, _ in largest]
+        heads = len(widths)
+        self.device = torch.device(device)
+        self.weights = [torch.zeros(heads, *shape, device=device) for shape in largest]
+        self.biases = [torch.zeros(heads, 1, out, device=device) for out, _ in largest]
         self.masks = [torch.zeros_like(w) for w in self.weights]
         self.weight_momenta = [torch.zeros_like(w) for w in self.weights]
         self.bias_momenta = [torch.zeros_like(b) for b in self.biases]
+        self.bias_scale: Tensor | None = None  # B x 1 x 1, where keep multiplies the bias
+        self.drawn_for: list[float] = []  # the keeps that are in bias_scale
+        self.biased = True
         for head, generator in enumerate(generators):
             self._initialise(head, generator)
+
+    @classmethod
+    def trained(
+        cls,
+        classifier: "Classifier",
+        configs: list[Stage2],
+        generators: list[torch.Generator],
+        device: torch.device | str = "cpu",
+    ) -> "Heads":
+        """Heads that start from a trained classifier, one for each config."""
+        outputs, features = classifier.weight.shape
+        heads = cls([[features, outputs] for _ in configs], generators, device)
+        # what the head is before the first step, at keep = q0, is the classifier
+        parts = [config.q0 if config.scales else 1.0 for config in configs]
+        shares = torch.tensor(parts, device=device)[:, None, None]
+        heads.weights[0].copy_(classifier.weight.to(device) / shares)
+        heads.biased = classifier.bias is not None
+        bias = torch.zeros(outputs) if classifier.bias is None else classifier.bias
+        heads.biases[0].copy_(bias.to(device) / shares)
+        if configs[0].scales:
+            heads.bias_scale = torch.ones(len(configs), 1, 1, device=device)
+        return heads
 
     def _initialise(self, head: int, generator: torch.Generator) -> None:
         layers = zip(self.weights, self.biases, self.shapes[head], strict=True)
@@ -57,11 +97,22 @@ class Heads:
             w[head, :out, :fan_in] = uniform((out, fan_in), fan_in, generator)
             b[head, 0, :out] = uniform((out,), fan_in, generator)
 
-    def draw(self, keeps: list[float], generators: list[torch.Generator]) -> None:
-        """Fresh masks of all layers (Eq. 7), each head's from one call of its generator."""
+    def draw(self, keeps: list[float], generators: list[torch.Generator], config: Stage2) -> None:
+        """Fresh masks of all layers (Eq. 7), each head's from one call of its generator.
+
+        A keep above one, of a classifier that is to be surer than as trained, keeps all weights.
+        """
+        keeps = [min(keep, 1.0) for keep in keeps]
+        if self.bias_scale is not None and keeps != self.drawn_for:  # they last an epoch
+            self.bias_scale.copy_(torch.tensor(keeps)[:, None, None])
+            self.drawn_for = keeps
+        if config.masking == "none":
+            for mask in self.masks:
+                mask.copy_(torch.tensor(keeps)[:, None, None].expand_as(mask))
+            return
         for head, (keep, generator) in enumerate(zip(keeps, generators, strict=True)):
             sizes = [out * fan_in for out, fan_in in self.shapes[head]]
-            bits = random_int16(sum(sizes), generator)
+            bits = random_int16(sum(sizes), generator).to(self.device)
             # of the 2^16 values from -2^15 on, the lowest `keep` of them are kept
             highest_kept = round(keep * (1 << 16)) - (1 << 15) - 1
             layers = zip(self.masks, torch.split(bits, sizes), self.shapes[head], strict=True)
@@ -74,11 +125,14 @@ class Heads:
         Returns the log-probabilities of the batch, from before the step.
         """
         weights = self._masked(config)
+        biases = self.biases
+        if self.bias_scale is not None:
+            biases = [b * self.bias_scale for b in biases]
         # forward (Eq. 8): inputs[i] is what layer i sees
         inputs = [x]
-        for w, b in zip(weights[:-1], self.biases[:-1], strict=True):
+        for w, b in zip(weights[:-1], biases[:-1], strict=True):
             inputs.append(torch.baddbmm(b, inputs[-1], w.mT).relu_())
-        log_p = torch.baddbmm(self.biases[-1], inputs[-1], weights[-1].mT).log_softmax(2)
+        log_p = torch.baddbmm(biases[-1], inputs[-1], weights[-1].mT).log_softmax(2)
         # backward (Eqs. 9-11): delta is the gradient at the outputs of the layer
         delta = cross_entropy_gradient(log_p, y)
         for layer in reversed(range(len(weights))):
@@ -89,7 +143,7 @@ class Heads:
                 at_inputs = torch.bmm(delta, weights[layer])
                 delta = torch.ops.aten.threshold_backward(at_inputs, inputs[layer], 0)  # of ReLU
             self._update(layer, gradient, lr, config)
-            descend(self.biases[layer], self.bias_momenta[layer], bias_gradient, lr, config)
+            self._update_bias(layer, bias_gradient, lr, config)
         return log_p
 
     def _masked(self, config: Stage2) -> list[Tensor]:
@@ -108,7 +162,8 @@ class Heads:
         weight = self.weights[layer]
         momentum = self.weight_momenta[layer]
         mask = self.masks[layer]
-        if config.masking == "forward" or (config.masking == "reset" and config.restrict != "none"):
+        masked = config.masking in ("forward", "none")
+        if masked or (config.masking == "reset" and config.restrict != "none"):
             gradient.mul_(mask)
         if config.restrict != "frozen":
             descend(weight, momentum, gradient, lr, config)
@@ -118,6 +173,14 @@ class Heads:
         descend(weight, momentum, gradient, lr, config)
         weight.copy_(torch.where(mask > 0, weight, old_weight))
         momentum.copy_(torch.where(mask > 0, momentum, old_momentum))
+
+    def _update_bias(self, layer: int, gradient: Tensor, lr: float, config: Stage2) -> None:
+        """The new bias of a layer; a head without one stays without."""
+        if not self.biased:
+            return
+        if self.bias_scale is not None:
+            gradient.mul_(self.bias_scale)
+        descend(self.biases[layer], self.bias_momenta[layer], gradient, lr, config)
 
     def deployed(self, head: int, keep: float, config: Stage2) -> tuple[list[Tensor], list[Tensor]]:
         """The weights (out x in) and biases of a head as used at inference.
@@ -135,8 +198,27 @@ class Heads:
                 weights.append(weight * m[head, :out, :fan_in])
             else:
                 weights.append(weight * keep)
-            biases.append(b[head, 0, :out])
+            bias = b[head, 0, :out]
+            biases.append(bias if self.bias_scale is None else bias * keep)
         return weights, biases
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """The weights (classes x features) of a linear classifier, and its bias where it has one."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    @property
+    def classes(self) -> int:
+        return len(self.weight)
+
+    def standardised(self, standard: Standard) -> "Classifier":
+        """The same classifier for standardised features; they are centred only if it has a bias."""
+        weight = self.weight * standard.scale
+        bias = None if self.bias is None else self.bias + self.weight @ standard.centre
+        return Classifier(weight, bias)
 
 
 def layer_shapes(widths: list[int]) -> list[tuple[int, int]]:
@@ -169,7 +251,7 @@ def cross_entropy_gradient(log_p: Tensor, y: Tensor) -> Tensor:
     """Of the mean cross-entropy by the logits: (p - one-hot(y)) / n, B x n x K."""
     n = y.shape[1]
     gradient = log_p.exp().div_(n)
-    share = gradient.new_tensor(-1 / n).expand(*y.shape, 1)
+    share = gradient.new_full((1,), -1 / n).expand(*y.shape, 1)
     return gradient.scatter_add_(2, y[:, :, None], share)
 
 
@@ -188,16 +270,17 @@ def logits(x: Tensor, weights: list[Tensor], biases: list[Tensor]) -> Tensor:
     return torch.addmm(biases[-1], x, weights[-1].T)
 
 
-def plain(weights: list[Tensor], biases: list[Tensor]) -> nn.Sequential:
-    """Linear layers with ReLU between them, from weights (out x in) and biases.
+def plain(weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> nn.Sequential:
+    """Linear layers with ReLU between them, from weights (out x in) and biases, or None for none.
 
     In eval mode and without gradients.
     """
     layers: list[nn.Module] = []
     for weight, bias in zip(weights, biases, strict=True):
-        layer = nn.Linear(weight.shape[1], weight.shape[0], device="meta")
+        layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
         layer.weight = nn.Parameter(weight.clone(), requires_grad=False)
-        layer.bias = nn.Parameter(bias.clone(), requires_grad=False)
+        if bias is not None:
+            layer.bias = nn.Parameter(bias.clone(), requires_grad=False)
         layers += [layer, nn.ReLU()]
     return nn.Sequential(*layers[:-1]).eval()
 
@@ -229,11 +312,7 @@ def load_head(path: Path | str) -> nn.Sequential:
     """
     try:
         tensors, _ = read_tensors(Path(path), HEAD)
-        # a ReLU stands between two layers, so they have the even numbers of nn.Sequential
-        numbers = range(0, len(tensors), 2)
-        weights = [tensors.pop(f"{number}.weight") for number in numbers]
-        biases = [tensors.pop(f"{number}.bias") for number in numbers]
-        check_layers(weights, biases)
+        weights, biases = layers_of(tensors)
     except FileError as error:
         raise FileError(path, f"not a head written by maccal ({error.problem})") from None
     except (KeyError, ValueError) as error:
@@ -242,12 +321,30 @@ def load_head(path: Path | str) -> nn.Sequential:
     return plain(weights, biases)
 
 
-def check_layers(weights: list[Tensor], biases: list[Tensor]) -> None:
+def layers_of(tensors: Mapping[str, Tensor]) -> tuple[list[Tensor], list[Tensor | None]]:
+    """The weights and biases in a plain head's state dict; ValueError where they are no head's.
+
+    A ReLU stands between two layers, so they have the even numbers of nn.Sequential.
+    """
+    weights: list[Tensor] = []
+    biases: list[Tensor | None] = []
+    left = dict(tensors)
+    while left:
+        number = 2 * len(weights)
+        weights.append(left.pop(f"{number}.weight"))
+        biases.append(left.pop(f"{number}.bias", None))
+    check_layers(weights, biases)
+    return weights, biases
+
+
+def check_layers(weights: list[Tensor], biases: list[Tensor | None]) -> None:
     """ValueError unless each layer takes what the one before it gives."""
     if not weights:
         raise ValueError("there are none")
     for weight, bias in zip(weights, biases, strict=True):
-        if weight.dim() != 2 or bias.shape != weight.shape[:1] or not weight.is_floating_point():
+        if weight.dim() != 2 or not weight.is_floating_point():
+            raise ValueError(f"weights of {tuple(weight.shape)}, of {weight.dtype}")
+        if bias is not None and bias.shape != weight.shape[:1]:
             raise ValueError(f"weights of {tuple(weight.shape)} with biases of {tuple(bias.shape)}")
     for before, after in pairwise(weights):
         if before.shape[0] != after.shape[1]:

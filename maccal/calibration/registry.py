@@ -8,7 +8,7 @@ register(name, calibrator)      one of your own, which then works wherever ours 
 from dataclasses import replace
 
 from maccal import methods
-from maccal.calibration.mac_cal import is_open, masked_classifier, rebuild_plain
+from maccal.calibration.mac_cal import is_open, masked_classifier, rebuild_plain, settled
 from maccal.calibration.stage2 import Stage2
 from maccal.calibration.task import Calibrator, Choices
 from maccal.calibration.temperature import Temperature, scaled_classifier
@@ -35,7 +35,7 @@ TWO_STAGE = Calibrator(
 )
 CALIBRATORS: dict[str, Calibrator] = {
     "maccal": Calibrator(
-        "MaC-Cal", Stage2(), masked_classifier, rebuild_plain, looks_beyond=is_open
+        "MaC-Cal", Stage2(), masked_classifier, rebuild_plain, looks_beyond=is_open, settle=settled
     ),
     "tst": TWO_STAGE,
     "vtst": replace(TWO_STAGE, title="V-TST", choices=TwoStage(variational=True)),

@@ -4,8 +4,12 @@
     sparsity  += clip(Conf_t - target_t, -eta_t, eta_t)                 Eq. 12
 
 Eq. 12 is read so that overconfident means sparser. The target is gamma Acc_t on the training rows,
-and Acc_t on held-out ones. `Stage2()` is the reading that calibrates, `Stage2.paper()` the
-equations as printed, which do not, and `Stage2.ablation(row)` a row of the paper's Table 5.
+and Acc_t on held-out ones. A head that starts from the trained classifier need not creep there: the
+keep that meets the target is solved for (solving.py).
+
+`Stage2()` is the reading that calibrates, `Stage2.paper()` the equations as printed, which do not,
+and `Stage2.ablation(row)` a row of the paper's Table 5. Choices that are None depend on where the
+head starts; `settled` fills them in.
 """
 
 import math
@@ -15,6 +19,8 @@ from typing import Any, Literal, get_args
 
 BOTTLENECK = 512  # width of the hidden layer, where there is one; the paper gives none
 FEWEST = 0.01  # the smallest share of the weights that a head keeps: none would be no head
+# rows that a head from the trained classifier is shown, over all epochs, where there are many
+SHOWN = 250_000
 # the smallest value of each number
 LEAST: Mapping[str, int] = {
     "epochs": 1,
@@ -33,27 +39,34 @@ LEAST: Mapping[str, int] = {
 class Stage2:
     """Every choice of stage II; the comments say what the paper does where ours differs."""
 
-    epochs: int = 40
+    # the classifier as trained, or random weights, as in the paper; auto: as trained, where it is
+    # known and the new head is linear too. A run of the benchmark settles on random weights
+    start: Literal["auto", "trained", "fresh"] = "auto"
+    # None: 40 for a fresh head; from the trained classifier 5, fewer for more than 50,000 rows
+    epochs: int | None = None
     batch_size: int = 128
-    lr: float = 0.1
+    lr: float | None = None  # None: 0.1 for a fresh head, 0.0003 from the trained classifier
     momentum: float = 0.9
     weight_decay: float = 5e-4
     schedule: Literal["cosine", "constant"] = "cosine"  # the paper: constant
     # None is a linear head; the paper: a bottleneck, which costs accuracy with many classes
     hidden: int | None = None
-    # subtract the mean of the features and divide by one common scale; the paper: raw features
+    # divide the features by one common scale; the paper: raw features
     standardise: bool = True
+    # subtract their mean too; None: for a fresh head, where they are standardised
+    centre: bool | None = None
     # when masks are drawn anew; Algorithm 1 says every batch, the text every epoch
     refresh: Literal["batch", "epoch"] = "batch"
     # Eq. 8: multiply in the forward pass, zero the weights in place, or multiply in the forward
-    # pass and let gradients through to all weights
-    masking: Literal["forward", "reset", "straight-through"] = "forward"
+    # pass and let gradients through to all weights; none is the control: every weight times keep
+    masking: Literal["forward", "reset", "straight-through", "none"] = "forward"
     # Eq. 11: dropped weights get no gradient; frozen: no momentum and no decay either
     restrict: Literal["none", "gradient", "frozen"] = "gradient"
     # the weights used at inference: keep x W, W, or those of the last mask
     inference: Literal["expected", "dense", "last"] = "expected"
-    # what Eq. 12 moves; as printed it is the retention, which runs away
-    adapt: Literal["sparsity", "retention", "none"] = "sparsity"
+    # what Eq. 12 moves; as printed it is the retention, which runs away. solved: no steps, keep is
+    # where confidence meets its target. None: solved from the trained classifier, else sparsity
+    adapt: Literal["solved", "sparsity", "retention", "none"] | None = None
     # whose Conf and Acc Eq. 12 compares: those of the head as it would be used, on held-out or
     # (deployed) on training rows, or those of the masked training passes; auto is held-out where
     # there are such rows, else deployed
@@ -70,20 +83,66 @@ class Stage2:
             self._check_choice(field.name, get_args(field.type))
         for name, least in LEAST.items():
             value = getattr(self, name)
-            linear = name == "hidden" and value is None
-            if not linear and not value >= least:
+            if value is not None and not value >= least:
                 raise ValueError(f"Stage2: {name} is {value}; it must be at least {least}")
+        if self.start == "trained" and self.hidden is not None:
+            raise ValueError(
+                "Stage2: the trained classifier is linear, so a head that starts from it has no "
+                f"hidden layer; hidden is {self.hidden}: pass hidden=None or start='fresh'"
+            )
+        if self.adapt == "solved" and not self.solvable:
+            raise ValueError(
+                "Stage2: keep is solved for where it multiplies the weights at inference; "
+                "adapt='solved' needs inference='expected', statistics other than 'masked', "
+                "masking other than 'reset', and no fresh start"
+            )
         if not FEWEST <= self.q0 <= 1:
             allowed = f"the share of weights kept at first must lie in {FEWEST} .. 1"
             raise ValueError(f"Stage2: q0 is {self.q0}; {allowed}")
 
     def _check_choice(self, name: str, allowed: tuple[Any, ...]) -> None:
         """ValueError where a field with a list of words to choose from has another value."""
-        if not allowed or not all(isinstance(word, str) for word in allowed):
-            return
+        words = list(allowed)
         value = getattr(self, name)
-        if value not in allowed:
-            raise ValueError(f"Stage2: {name} is {value!r}; choose one of {', '.join(allowed)}")
+        if type(None) in words:
+            if value is None:
+                return
+            words = list(get_args(words[0]))  # of Literal[...] | None
+        if not words or not all(isinstance(word, str) for word in words):
+            return
+        if value not in words:
+            raise ValueError(f"Stage2: {name} is {value!r}; choose one of {', '.join(words)}")
+
+    @property
+    def scales(self) -> bool:
+        """Whether keep multiplies the weights at inference."""
+        return self.inference == "expected" and self.masking != "reset"
+
+    @property
+    def solvable(self) -> bool:
+        """Whether keep can be solved for: it scales the logits of the head as it would be used."""
+        return self.scales and self.start != "fresh" and self.statistics != "masked"
+
+    def settled(self, trained: bool, rows: int = 0) -> "Stage2":
+        """With nothing left open, given whether there is a trained classifier, and the rows.
+
+        >>> Stage2().settled(trained=True).epochs, Stage2().settled(trained=False).epochs
+        (5, 40)
+        """
+        start = self.start
+        if start == "auto":
+            start = "trained" if trained and self.hidden is None else "fresh"
+        fresh = start == "fresh"
+        epochs = 40 if fresh else max(1, min(5, SHOWN // max(1, rows)))
+        adapt: Any = "solved" if not fresh and self.solvable else "sparsity"
+        return replace(
+            self,
+            start=start,
+            epochs=epochs if self.epochs is None else self.epochs,
+            lr=(0.1 if fresh else 3e-4) if self.lr is None else self.lr,
+            centre=(fresh and self.standardise) if self.centre is None else self.centre,
+            adapt=adapt if self.adapt is None else self.adapt,
+        )
 
     @classmethod
     def paper(cls, **changes: Any) -> "Stage2":
@@ -91,7 +150,7 @@ class Stage2:
 
         Constant rate, raw features, a bottleneck, and dense weights at inference.
         """
-        return replace(cls(**PAPER), **changes)
+        return replace(cls(**PAPER), **changes).settled(trained=False)
 
     @classmethod
     def ablation(cls, row: str, **changes: Any) -> "Stage2":
@@ -99,35 +158,38 @@ class Stage2:
 
         vanilla, masked, restricted, restructured, static, decaying. The paper's vanilla row is the
         network as trained, without a stage II; here it is the same retraining without a mask. The
-        last row is the paper's whole method; Stage2() differs from it in the linear head.
+        last row is the paper's whole method, with Eq. 12 on the sparsity. All start afresh.
         """
         if row not in ABLATION:
             raise ValueError(f"Stage2.ablation: no row {row!r}; the rows are {', '.join(ABLATION)}")
-        return replace(cls(**ABLATION[row]), **changes)
+        return replace(cls(start="fresh", **ABLATION[row]), **changes).settled(trained=False)
 
     def eta_at(self, epoch: int) -> float:
         """Eq. 13: the largest change of keep after epoch 1, 2, ..."""
         if self.eta == "static":
             return self.eta_init
-        return self.eta_init * math.exp(
-            math.log(self.eta_final / self.eta_init) * epoch / self.epochs
-        )
+        assert self.epochs is not None
+        share = epoch / self.epochs
+        return self.eta_init * math.exp(math.log(self.eta_final / self.eta_init) * share)
 
     def next_keep(self, keep: float, gap: float, epoch: int) -> float:
         """Eq. 12 for the gap Conf - target, clamped so that some weights stay."""
         eta = self.eta_at(epoch)
         change = max(-eta, min(eta, gap))
+        assert self.adapt is not None
         sign = {"sparsity": -1, "retention": 1, "none": 0}[self.adapt]
         return min(1.0, max(FEWEST, keep + sign * change))
 
     def lr_at(self, step: int, steps: int) -> float:
         """The learning rate of step 0, 1, ... of so many; cosine falls from lr to zero."""
+        assert self.lr is not None
         if self.schedule == "constant":
             return self.lr
         return 0.5 * self.lr * (1 + math.cos(math.pi * step / steps))
 
 
 PAPER: Mapping[str, Any] = {
+    "start": "fresh",
     "hidden": BOTTLENECK,
     "schedule": "constant",
     "standardise": False,

@@ -47,6 +47,10 @@ def keep(choices: Choices, head: nn.Module, weights: Mapping[str, Tensor]) -> nn
     return head
 
 
+def as_they_are(choices: Choices) -> Choices:
+    return choices
+
+
 def never(choices: Choices) -> bool:
     return False
 
@@ -64,6 +68,7 @@ class Calibrator:
                    an untrained head of the new one's shape
     looks_beyond   whether these choices listen to rows that the network has not trained on
     needs_images   whether these choices are fitted on images, by fit_images, and not on features
+    settle         fills in choices that are left open
     needs_start    whether it changes the classifier as trained, and does not train a new one
     plain          whether the head is made of linear layers, which a file of a head can hold
     """
@@ -75,6 +80,7 @@ class Calibrator:
     looks_beyond: Callable[[Choices], bool] = always
     needs_images: Callable[[Choices], bool] = never
     fit_images: Callable[[Choices, Images], nn.Module] | None = None
+    settle: Callable[[Choices], Choices] = as_they_are
     needs_start: bool = False
     plain: bool = True
 

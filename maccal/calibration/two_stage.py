@@ -23,14 +23,14 @@ from rich.progress import track
 from torch import Tensor, nn
 
 from maccal.calibration.feedback import Feedback, feedback_of
-from maccal.calibration.mac_cal import count_classes
+from maccal.calibration.mac_cal import count_classes, where
 from maccal.calibration.task import Images, Task, check_seed, device_of
 from maccal.calibration.tst import DEFAULT, Head, TwoStage, build_head
 from maccal.data.augment import crop_and_flip
 from maccal.data.pixels import Pixels
 from maccal.data.split import Split
 from maccal.features.extraction import check_range
-from maccal.features.table import FeatureTable, Standard, Standardised
+from maccal.features.table import FeatureTable, Standard, Standardised, exact_device
 from maccal.methods.losses import cross_entropy
 from maccal.metrics.inputs import Array
 from maccal.models import Net
@@ -52,10 +52,17 @@ def two_stage_classifier(config: TwoStage, task: Task) -> nn.Module:
     """The calibrators "tst" and "vtst"."""
     if is_live(config):
         raise ValueError("TwoStage(batchnorm='train') needs the images of a run, not a loader")
+    device = device_of(task.start)
     head = cached_head(
-        task.train, task.feedback, task.classes, config, task.seed, progress=task.progress
+        task.train,
+        task.feedback,
+        task.classes,
+        config,
+        task.seed,
+        device=exact_device(device),
+        progress=task.progress,
     )
-    return head.to(device_of(task.start))
+    return head.to(device)
 
 
 def is_live(config: TwoStage) -> bool:
@@ -84,20 +91,25 @@ def two_stage_head(
     classes: int | None = None,
     config: TwoStage = DEFAULT,
     seed: int = 1,
+    device: torch.device | str | None = None,
     progress: bool = False,
 ) -> Head:
     """A new classifier for features z (N x D) with labels y: a TSTHead or VTSTHead in eval mode.
 
     With held-out rows it is that of the epoch with their lowest NLL, unless config says the last
-    one. `classes` is how many outputs it has, if labels do not show them all. Features larger than
-    memory are read in parts. `.history` has one dict per epoch. Same seed, same bits. ValueError
-    says what is wrong with an array; Diverged, one too, that the training left the finite numbers.
+    one. `classes` is how many outputs it has, if labels do not show them all. `device` is where the
+    work is done, by default where z is. Features larger than memory are read in parts. `.history`
+    has one dict per epoch. Same seed, same bits. ValueError says what is wrong with an array;
+    Diverged, one too, that the training left the finite numbers.
     """
     seed = check_seed(seed)
     train = FeatureTable(z, y, "z")
     feedback = feedback_of(train, val=val)
     outputs = count_classes(train, feedback.rows, classes)
-    return cached_head(train, feedback, outputs, config, seed, progress=progress)
+    place = where(z, device)
+    working = exact_device(place)
+    head = cached_head(train, feedback, outputs, config, seed, device=working, progress=progress)
+    return head.to(place)
 
 
 def cached_head(
@@ -107,15 +119,16 @@ def cached_head(
     config: TwoStage,
     seed: int,
     *,
+    device: torch.device,
     progress: bool,
 ) -> Head:
     """The head trained on features, which stay raw, as the authors take them."""
     raw = Standard(torch.zeros(train.width), 1.0)
-    head = build_head(config, train.width, classes, seed)
-    epoch = partial(drawn, train.standardised(raw), config.batch_size)
+    head = build_head(config, train.width, classes, seed).to(device)
+    epoch = partial(drawn, train.standardised(raw, device), config.batch_size)
     judge = None
     if feedback.rows is not None:
-        judge = judge_of(feedback, feedback.rows.standardised(raw))
+        judge = judge_of(feedback, feedback.rows.standardised(raw, device))
     return fit(head, config, seed, epoch, judge, progress=progress)
 
 

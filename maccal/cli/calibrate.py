@@ -42,8 +42,9 @@ def calibrate(
         accuracy: on unseen data, where it is known and no held-out labels are given. Not of a run.
         head: name of the model's classifier, where it cannot be found.
         cache: folder for the model's features, so that they are extracted once.
-        feedback: of a run: from the held-out labels of its data set (the default), from mixed
-            training images, or a guess: gamma times the accuracy on the training images.
+        feedback: of a run: from the held-out labels of its data set (the default), from views of
+            its training images (mirrored or shifted, then mixed; or mixed alone), or a guess: gamma
+            times the accuracy on the training images.
         root: folder with the data sets, of a run.
         device: such as cuda, of a run or a model; else where the model is, or the processor.
         config: the choices of stage II.
@@ -57,7 +58,9 @@ def calibrate(
     if Path(source).is_dir():
         refuse("a run", accuracy=accuracy, head=head, cache=cache, seed=seed, out=out)
         if feedback != "training":
-            refuse_gamma(config, "held-out or mixed feedback; pass --feedback training with it")
+            refuse_gamma(
+                config, "held-out, views or mixed feedback; pass --feedback training with it"
+            )
         folder = Path(source)
         method = f"{read_config(folder).method}+{calibrator}"
         show_run(
@@ -102,6 +105,7 @@ def show(done: Done) -> None:
     else:
         words = f"has the temperature {last['temperature']:.4f}"
     console.print(Text(f"the new classifier {words}"))
+    console.print(Text(done.feedback))
     for file in done.files:
         console.print(Text(f"wrote {file}"))
     if done.report is not None:

@@ -31,8 +31,8 @@ from torch import Tensor, nn
 
 from maccal.calibration.heads import history_of
 from maccal.calibration.mac_cal import DEFAULT, calibrate_head
+from maccal.calibration.posthoc.temperature import TemperatureScaling
 from maccal.calibration.stage2 import Stage2
-from maccal.calibration.temperature import TemperatureScaling
 from maccal.cli.printing import compact
 from maccal.evaluation.evaluated import Compared, Evaluated, measure, paired
 from maccal.evaluation.predictions import Predictions

@@ -20,16 +20,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from maccal.calibration.feedback import feedback_of
+from maccal.calibration.feedback import feedback_card, feedback_of, with_feedback
 from maccal.calibration.heads import history_of, save_head, with_history
 from maccal.calibration.mac_cal import count_classes
-from maccal.calibration.model import calibrate, first_batch
+from maccal.calibration.model import calibrate, first_batch, told
 from maccal.calibration.registry import CALIBRATORS
 from maccal.calibration.task import Choices, Task
 from maccal.cli.features_file import load_features
 from maccal.evaluation.evaluated import Compared, measure, paired
 from maccal.evaluation.predictions import Predictions
+from maccal.features.classifiers import Classifier
 from maccal.features.extraction import Features, extract, find_head
+from maccal.features.layers import is_linear, is_pointwise
 from maccal.features.table import FeatureTable
 from maccal.io import npz, write, write_json, write_tensors
 from maccal.report.evaluation import evaluation_page
@@ -57,6 +59,7 @@ class Done:
     files: list[Path]
     history: list[dict[str, float]]
     models: list[Any]
+    feedback: str  # one sentence
     report: Path | None = None
 
 
@@ -74,6 +77,9 @@ def calibrate_file(path: Path, settings: Settings) -> Done:
     classes = count_classes(train, feedback.rows, None if old is None else old.out_features)
     task = Task(train, feedback, classes, old, settings.seed, progress=True)
     new = CALIBRATORS[settings.calibrator].fit(settings.config, task)
+    if old is not None:
+        feedback = told(feedback, train, old, getattr(settings.config, "gamma", 1.0))
+    with_feedback(new, feedback.card())
     test = None
     if "test_z" in arrays:
         test = Features(torch.as_tensor(arrays["test_z"]), torch.as_tensor(arrays["test_y"]))
@@ -84,7 +90,7 @@ def calibrate_model(spec: str, settings: Settings) -> Done:
     """From a function that gives a model and its loaders; the whole model is written too."""
     model, train, val, test = built(spec)
     name = find_head(model, first_batch(train), settings.head)
-    old = model.get_submodule(name)
+    old = head_of(model, name)
     rows = None
     if test is not None:
         rows = extract(
@@ -105,8 +111,22 @@ def calibrate_model(spec: str, settings: Settings) -> Done:
     )
     stem = spec.split(":")[0].removesuffix(".py").replace("/", ".").split(".")[-1]
     whole = write_tensors(settings.out / f"{stem}.model.safetensors", MODEL, weights_of(calibrated))
-    done = finish(stem, calibrated.get_submodule(name), old, rows, settings)
+    done = finish(stem, head_of(calibrated, name), old, rows, settings)
     return replace(done, files=[whole, *done.files])
+
+
+def head_of(model: nn.Module, name: str) -> nn.Module:
+    """The classifier as one module, features to logits, with how it came about where it says so."""
+    place = Classifier.parse(name)
+    first = model.get_submodule(place.names[0])
+    if place.alone and not (is_linear(first) or is_pointwise(first)):
+        return first  # of several layers, in the place of the old one
+    head = place.linear(model)
+    if hasattr(first, "history"):
+        with_history(head, history_of(first))
+    if hasattr(first, "feedback"):
+        with_feedback(head, feedback_card(first))
+    return head
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -180,12 +200,14 @@ def finish(
 ) -> Done:
     """Write the head, its history and, with test rows, predictions and a report."""
     head = as_sequence(new).cpu()
+    card = feedback_card(new)
     history = history_of(head)
     about = {
         "maccal_version": version("maccal"),
         "calibrator": settings.calibrator,
         "seed": settings.seed,
         "config": asdict(settings.config),
+        "feedback": card,
     }
     record = {**about, "accuracy": settings.accuracy, "history": history}
     files = [
@@ -193,7 +215,7 @@ def finish(
         write_json(settings.out / f"{stem}.history.json", "calibration 1", record),
     ]
     if test is None:
-        return Done(files, history, [])
+        return Done(files, history, [], card["words"])
     title = CALIBRATORS[settings.calibrator].title
     heads: dict[str, nn.Module] = {} if old is None else {"as trained": old}
     heads[title] = head
@@ -210,7 +232,8 @@ def finish(
         pairs.append(Compared(models[0], models[1], paired(made[0], made[1], **MEASURED)))
     paths = {title: history} if "keep" in history[0] else {}
     page = evaluation_page(models, pairs, paths)
-    return Done(files, history, models, write(settings.out / f"{stem}.report.html", page))
+    report = write(settings.out / f"{stem}.report.html", page)
+    return Done(files, history, models, card["words"], report)
 
 
 @torch.no_grad()

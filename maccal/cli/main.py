@@ -8,6 +8,7 @@ import tyro
 
 from maccal.cli.bench import bench
 from maccal.cli.calibrate import calibrate
+from maccal.cli.compare import compare
 from maccal.cli.data import data
 from maccal.cli.demo import demo
 from maccal.cli.evaluate import evaluate
@@ -27,6 +28,7 @@ def command() -> None:
         "train": train_with(usual_recipe(words)),
         "calibrate": calibrate,
         "evaluate": evaluate,
+        "compare": compare,
         "bench": bench,
         "report": report,
         "demo": demo,

@@ -1,9 +1,10 @@
 """The verb `maccal report`: rows of the benchmark in, one page out, and the paper's figures as
 files if asked for.
 
-Cost: 1,000 rows take about four seconds on one thread, more than half of them matplotlib's; torch,
+Cost: 1,000 rows take about two seconds of one core, more than half of them matplotlib's; torch,
 which takes two to import, is not needed (benchmarks/report.py)."""
 
+import gc
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -110,4 +111,6 @@ def figure_files(book: Book, folder: Path) -> tuple[dict[Path, bytes], list[str]
 
 def main() -> None:
     """`maccal report ...` by itself, without the imports of the other verbs."""
+    # rows and drawings live until the end: looking for garbage among them finds none
+    gc.disable()
     answered(lambda: tyro.cli(report, prog="maccal report", args=sys.argv[2:]))

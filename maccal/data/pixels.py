@@ -1,6 +1,6 @@
 """From bytes to what a network sees: three channels, each centred and divided by its spread."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ class Pixels:
 
     mean: Three
     std: Three
+    mirrors: bool = True  # whether a mirrored image is still of its class; digits and text are not
 
     def __call__(self, images: Tensor) -> Tensor:
         """uint8 N x C x H x W as float32 N x 3 x H x W in channels_last.
@@ -30,14 +31,14 @@ class Pixels:
 
 CIFAR = Pixels((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
 IMAGENET = Pixels((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-DIGITS = Pixels((0.305,) * 3, (0.376,) * 3)
+DIGITS = Pixels((0.305,) * 3, (0.376,) * 3, mirrors=False)
 
 # CIFAR-100 has the constants of CIFAR-10, for training and for test. The published code tests with
 # other constants than it trains with.
 PIXELS = {
     "cifar10": CIFAR,
     "cifar100": CIFAR,
-    "svhn": CIFAR,
+    "svhn": replace(CIFAR, mirrors=False),
     "tiny-imagenet": IMAGENET,
     "digits": DIGITS,
 }

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from maccal.lazy import on_demand
 
 if TYPE_CHECKING:
+    from maccal.evaluation.choosing import Candidate, Choice, compare_calibrators
     from maccal.evaluation.evaluated import Evaluated, measure, paired
     from maccal.evaluation.ood import ood
     from maccal.evaluation.predictions import Predictions, read
@@ -12,8 +13,11 @@ if TYPE_CHECKING:
     from maccal.evaluation.shift import published_shift, shift
 
 __all__ = [
+    "Candidate",
+    "Choice",
     "Evaluated",
     "Predictions",
+    "compare_calibrators",
     "measure",
     "ood",
     "paired",
@@ -27,6 +31,7 @@ __all__ = [
 ]
 
 HOMES = {
+    "choosing": ("Candidate", "Choice", "compare_calibrators"),
     "evaluated": ("Evaluated", "measure", "paired"),
     "ood": ("ood",),
     "predictions": ("Predictions", "read"),

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
 
 from maccal.distributed import everywhere, my_rank
@@ -37,6 +38,15 @@ class Part(NamedTuple):
     z: Tensor
     y: Tensor
     hashes: Tensor
+
+
+def check_loader(loader: Any, name: str) -> None:
+    """ValueError for a data set of single rows, which many a script has beside its loader."""
+    if isinstance(loader, Dataset) and not isinstance(loader, IterableDataset):
+        kind = type(loader).__name__
+        raise ValueError(
+            f"{name} is a data set ({kind}); pass a loader: DataLoader(dataset, batch_size=256)"
+        )
 
 
 def as_batch(given: Any) -> Batch:
@@ -66,6 +76,11 @@ def from_mapping(given: Mapping[str, Any]) -> Batch:
 
 def labels_of(labels: Any) -> Tensor:
     y = as_tensor(labels, "labels")
+    if y.ndim == 0:
+        raise ValueError(
+            "the loader gives single rows, not batches; "
+            "if it is a data set, pass DataLoader(dataset, batch_size=256)"
+        )
     if y.ndim != 1:
         raise ValueError(
             f"labels have shape {tuple(y.shape)}; "

@@ -177,6 +177,17 @@ def entries(folder: Path, start: str) -> list[Entry]:
     return found
 
 
+def heads(folder: Path) -> set[str]:
+    """The names of the heads that the files in this folder are of; damaged ones are passed over."""
+    found = set()
+    for path in folder.glob("*.safetensors"):
+        if path.is_symlink():
+            continue
+        with suppress(FileError), open_regular(path) as file:
+            found.add(read_header(file.read(START), path)[3]["head"])
+    return found
+
+
 def load(path: Path, hashes: Tensor) -> tuple[Tensor, Tensor] | None:
     """Features and labels of an entry, its rows in the order of these hashes.
 

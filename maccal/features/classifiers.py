@@ -1,323 +1,286 @@
-"""The classifier inside a model: the linear layer whose W x + b is the model's logits.
+"""The classifier inside a model: which layers it is, and how its weights are read and written.
 
-find_head      its name, found by running one batch
-replace_head   puts another module in its place
-frozen         eval mode for a while; then every mode and every buffer is put back, to the bit
+    fc                          logits = W x + b: one layer
+    mean(head, head_dist)       logits = sum_i s_i (W_i x_i + b_i), with shares s_i = 1 / B; this is
+    sum(0.3*a, 0.7*b)           one linear layer over the features [x_1 ... x_B], with the weights
+                                [s_1 W_1 ... s_B W_B] and the bias sum_i s_i b_i
+    scale(head, aux_head)       whatever else has the property that a factor of all these layers is
+                                a factor of the logits: a maximum or a ReLU behind them, say. The
+                                features are the logits themselves, and only a temperature fits
 
-Cost: one forward pass of one batch, which keeps the inputs and outputs of all linear layers.
+Such a name stands wherever one asks for a head. The weights are written into the parameters that
+are there: the keys and shapes of the state dict, dtypes, devices, modes and requires_grad stay.
+A weight that is not the layer's own is refused: one that is computed from others, as weight_norm
+does, or that an embedding shares.
+
+replace_head    puts another module in the place of one linear layer
+put_head        writes a head into the classifier or, where it is more than linear, replaces it
 """
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import re
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from maccal.features.batches import Batch, as_batch, move
+from maccal.features.layers import (
+    bias_of,
+    is_linear,
+    is_pointwise,
+    layers_of,
+    matrix_of,
+    write_matrix,
+)
 
-# Of several layers that give the same logits, one with such a name is preferred.
-NAMES = ("classifier", "score", "fc", "head", "heads", "linear", "last_linear", "output")
-# How far a layer's output may be from the logits, as a share of the largest one.
-TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
+RULE = re.compile(r"(mean|sum|scale)\((.+)\)")
+ONLY_TEMPERATURE = "only a temperature fits it; pass calibrator='temperature'"
+ONLY_LINEAR = (
+    "a head of several layers cannot take its place; choose a calibrator that gives one linear "
+    "layer, such as 'temperature', or 'maccal' with hidden=None"
+)
+NO_BIAS = (
+    "has no bias and the calibrated classifier has one, which would be lost when the model is "
+    "saved and loaded; calibrator='temperature', or one that starts from the trained classifier "
+    "and does not centre the features, needs none"
+)
+ROUNDING = 1e-5  # how far from a multiple of the identity a temperature's weights may be
 
 
 @dataclass(frozen=True)
-class Runner:
-    """A model and how it is run.
+class Classifier:
+    """The layers that make the logits, by name."""
 
-    Without wrappers: those would share out a batch, or wait for other processes.
-    """
-
-    model: nn.Module
-    device: torch.device
-    autocast: torch.dtype | None = None
-
-    def __call__(self, batch: Batch) -> Tensor:
-        """The logits of a batch."""
-        args, kwargs = move((batch.args, batch.kwargs), self.device)
-        with self.settings():
-            return logits_of(self.model(*args, **kwargs))
-
-    def linear(self, layer: nn.Linear, x: Tensor) -> Tensor:
-        """W x + b in the same precision."""
-        with self.settings():
-            return F.linear(x, layer.weight, layer.bias)
-
-    @contextmanager
-    def settings(self) -> Iterator[None]:
-        """No gradients, and autocast where it was asked for.
-
-        Not inference_mode: a tensor that the model keeps from this pass must not break a later
-        training.
-        """
-        enabled = self.autocast is not None
-        with (
-            torch.no_grad(),
-            torch.autocast(self.device.type, dtype=self.autocast, enabled=enabled),
-        ):
-            yield
-
-
-def unwrap(model: nn.Module) -> tuple[nn.Module, str]:
-    """The model inside DataParallel, DistributedDataParallel and torch.compile.
-
-    And the prefix that its names have outside of it.
-    """
-    wrappers = (
-        ("module", (nn.DataParallel, nn.parallel.DistributedDataParallel)),
-        ("_orig_mod", nn.Module),  # torch.compile
-    )
-    for attribute, kinds in wrappers:
-        if attribute in model._modules and isinstance(model, kinds):
-            inner, prefix = unwrap(model.get_submodule(attribute))
-            return inner, f"{attribute}.{prefix}"
-    return model, ""
-
-
-def without_prefix(head: str | None, prefix: str) -> str | None:
-    """The head's name inside the wrappers."""
-    return None if head is None else head.removeprefix(prefix)
-
-
-def device_of(model: nn.Module) -> torch.device:
-    """Where the model's first parameter, or else its first buffer, is."""
-    first = next(chain(model.parameters(), model.buffers()), None)
-    return torch.device("cpu") if first is None else first.device
-
-
-def same_bits(a: Tensor, b: Tensor) -> bool:
-    """Whether they are equal to the bit: -0.0 is not 0.0, and a NaN is itself."""
-    return torch.equal(bits(a), bits(b))
-
-
-def bits(tensor: Tensor) -> Tensor:
-    return tensor.detach().reshape(-1).view(torch.uint8)
-
-
-class ModuleState(NamedTuple):
-    """The mode and the buffers of a module, and a copy of what the buffers held."""
-
-    module: nn.Module
-    training: bool
-    buffers: dict[str, Tensor | None]
-    values: dict[str, Tensor]
+    names: tuple[str, ...]
+    # logits = sum of share x layer; None where only a common factor is known to pass through
+    shares: tuple[float, ...] | None
 
     @classmethod
-    def of(cls, module: nn.Module) -> "ModuleState":
-        values = {name: b.clone() for name, b in module._buffers.items() if b is not None}
-        return cls(module, module.training, dict(module._buffers), values)
+    def parse(cls, name: str) -> "Classifier":
+        """The classifier of this name.
 
-    def put_back(self) -> None:
-        """The same tensors in the same order; only those that have changed are written to."""
-        self.module.training = self.training
-        self.module._buffers.clear()
-        self.module._buffers.update(self.buffers)
-        for name, value in self.values.items():
-            buffer = self.buffers[name]
-            assert buffer is not None
-            if not same_bits(buffer, value):
-                buffer.data.copy_(value)
+        >>> Classifier.parse("mean(head, head_dist)")
+        Classifier(names=('head', 'head_dist'), shares=(0.5, 0.5))
+        """
+        match = RULE.fullmatch(name.strip())
+        if match is None:
+            return cls((name,), (1.0,))
+        rule, inside = match.groups()
+        terms = [term.strip() for term in inside.split(",")]
+        if rule == "scale":
+            return cls(tuple(terms), None)
+        if rule == "mean":
+            return cls(tuple(terms), (1 / len(terms),) * len(terms))
+        factors, names = zip(*(factor_of(term, name) for term in terms), strict=True)
+        return cls(names, factors)
 
+    @property
+    def name(self) -> str:
+        """As the user reads it and may pass it to head=."""
+        if self.shares is None:
+            return f"scale({', '.join(self.names)})"
+        if self.shares == (1.0,):
+            return self.names[0]
+        if set(self.shares) == {1 / len(self.names)}:
+            return f"mean({', '.join(self.names)})"
+        terms = zip(self.shares, self.names, strict=True)
+        return f"sum({', '.join(f'{share:.9g}*{name}' for share, name in terms)})"
 
-@contextmanager
-def frozen(model: nn.Module) -> Iterator[None]:
-    """Eval mode; on the way out the mode and the buffers of every submodule are what they were.
+    @property
+    def alone(self) -> bool:
+        return self.shares == (1.0,)
 
-    The flags are set without model.eval(), which some models override to merge weights.
-    """
-    states = [ModuleState.of(module) for module in model.modules()]
-    try:
-        for state in states:
-            state.module.training = False
-        yield
-    finally:
-        for state in states:
-            state.put_back()
+    def outside(self, prefix: str) -> "Classifier":
+        """The same layers by the names that they have outside of a wrapper."""
+        return Classifier(tuple(prefix + name for name in self.names), self.shares)
 
+    def inside(self, prefix: str) -> "Classifier":
+        """The same layers by the names that they have inside of it."""
+        return Classifier(tuple(name.removeprefix(prefix) for name in self.names), self.shares)
 
-def logits_of(output: Any) -> Tensor:
-    """The N x K logits in whatever a model returned."""
-    logits = output
-    if hasattr(output, "logits"):
-        logits = output.logits
-    elif isinstance(output, Mapping):
-        logits = output.get("logits")
-    elif isinstance(output, tuple | list) and output:
-        logits = output[0]
-    if not isinstance(logits, Tensor):
-        inside = f" with the keys {list(output)}" if isinstance(output, Mapping) else ""
-        raise ValueError(
-            f"the model returned a {type(output).__name__}{inside}; "
-            "expected logits: a tensor, .logits or a tuple"
-        )
-    if logits.ndim != 2 or logits.shape[1] < 2:
-        raise ValueError(
-            f"the model's logits have shape {tuple(logits.shape)}; "
-            "expected (rows, classes) with two classes or more"
-        )
-    return logits
+    def layers(self, model: nn.Module) -> dict[str, nn.Module]:
+        """Its layers in the model; ValueError, with what is there, for a wrong name."""
+        return {name: named(model, name) for name in self.names}
 
+    def classes(self, model: nn.Module) -> int:
+        return len(matrix_of(named(model, self.names[0])))
 
-Call = tuple[nn.Linear, Tensor, Tensor]  # a layer, what went in, what came out
+    def width(self, model: nn.Module) -> int:
+        """The number of features."""
+        if self.shares is None:
+            return self.classes(model)
+        return sum(matrix_of(layer).shape[1] for layer in self.layers(model).values())
 
+    @torch.no_grad()
+    def linear(self, model: nn.Module) -> nn.Linear:
+        """A copy as one linear layer, features to logits, in float32 or more; no bias of none."""
+        layers = list(self.layers(model).values())
+        first = matrix_of(layers[0])
+        dtype = torch.promote_types(first.dtype, torch.float32)
+        if self.shares is None:
+            return linear_layer(torch.eye(len(first), dtype=dtype, device=first.device), None)
+        blocks = []
+        biases = []
+        for layer, share in zip(layers, self.shares, strict=True):
+            blocks.append(share * matrix_of(layer).to(dtype))
+            bias = bias_of(layer)
+            if bias is not None:
+                biases.append(share * bias.to(dtype))
+        return linear_layer(torch.cat(blocks, 1), sum(biases[1:], biases[0]) if biases else None)
 
-@contextmanager
-def spied(layers: dict[str, nn.Linear]) -> Iterator[dict[str, Call]]:
-    """The last call of each layer, in the order of the calls."""
-    calls: dict[str, Call] = {}
+    def check_place(self, model: nn.Module) -> None:
+        """ValueError unless every layer holds its weights itself, and alone."""
+        for name, layer in self.layers(model).items():
+            if "weight" not in layer._parameters:
+                raise ValueError(
+                    f"{name!r} computes its weight from other parameters (weight_norm, say); "
+                    "remove that first: torch.nn.utils.parametrize.remove_parametrizations"
+                )
+            other = sharer(model, layer)
+            if other is not None:
+                raise ValueError(
+                    f"{name!r} shares its weight with {other!r}, which would change with it; untie "
+                    "them first: give it an nn.Parameter of its own (in transformers also "
+                    "config.tie_word_embeddings = False)"
+                )
 
-    def spy(name: str) -> Callable[..., None]:
-        def hook(
-            layer: nn.Linear, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor
-        ) -> None:
-            calls.pop(name, None)
-            calls[name] = (layer, args[0] if args else kwargs["input"], output)
-
-        return hook
-
-    handles = [
-        layer.register_forward_hook(spy(name), with_kwargs=True) for name, layer in layers.items()
-    ]
-    try:
-        yield calls
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def close(outputs: Tensor, logits: Tensor) -> bool:
-    """Whether the outputs are the logits, within the rounding of their types.
-
-    If a row has several tokens, one of them must give its logits.
-    """
-    if outputs.ndim < 2 or len(outputs) != len(logits) or outputs.shape[-1] != logits.shape[1]:
-        return False
-    finite = logits.isfinite().all(1)  # a row that is not finite is reported later, with its number
-    out = outputs[finite].double().reshape(int(finite.sum()), -1, logits.shape[1])
-    target = logits[finite].double()
-    if not out.numel():
-        return False
-    error = (out - target[:, None]).abs().amax(2).amin(1).max()
-    tolerance = max(TOLERANCE[outputs.dtype], TOLERANCE[logits.dtype])
-    return bool(error <= tolerance * target.abs().max())
-
-
-def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
-    return {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear)}
-
-
-def locate(run: Runner, batch: Batch, head: str | None) -> str:
-    """The name of the linear layer that gives the logits of this batch."""
-    layers = linear_layers(run.model)
-    if head is not None:
-        layers = {head: named(run.model, head, list(layers))}
-    with spied(layers) as calls:
-        logits = run(batch)
-    if not bool(logits.isfinite().all(1).any()):
-        raise ValueError(
-            "no row of the first batch has finite logits; look at the inputs and the weights"
-        )
-    found = [name for name, (layer, x, _) in calls.items() if close(run.linear(layer, x), logits)]
-    if not found:
-        tried = f"none of the model's {len(layers)} nn.Linear layers does"
-        if head is not None:
-            tried = f"head={head!r} does"
-        why = explain(run.model, calls, logits)
-        raise ValueError(f"{tried} not give the logits as W x + b: {why}")
-    # one with a usual name, and of those the one that ran last
-    return max(found, key=lambda name: (name.split(".")[0] in NAMES, found.index(name)))
-
-
-def named(model: nn.Module, head: str, linear: list[str]) -> nn.Linear:
-    """The layer that the user named; `linear` are the names of those that it may be."""
-    try:
-        layer = model.get_submodule(head)
-    except AttributeError:
-        names = [name for name, _ in model.named_modules()]
-        likely = difflib.get_close_matches(head, names) or linear[-5:]
-        raise ValueError(
-            f"the model has no module {head!r}; did you mean one of {likely}?"
-        ) from None
-    if not isinstance(layer, nn.Linear):
-        inside = [name for name in linear if name.startswith(f"{head}.")] or linear[-5:]
-        raise ValueError(
-            f"head={head!r} is a {type(layer).__name__}; "
-            f"expected an nn.Linear, such as one of {inside}"
-        )
-    return layer
-
-
-def explain(model: nn.Module, calls: dict[str, Call], logits: Tensor) -> str:
-    """Why no layer gives the logits, as far as one can tell."""
-    outs = {name: out for name, (_, _, out) in calls.items() if out.shape == logits.shape}
-    for name, out in outs.items():
-        if close(out, logits):
-            return (
-                f"{name!r} gives them, but it normalises, scales or masks its weights; "
-                "put a plain nn.Linear in its place"
+    @torch.no_grad()
+    def write(self, model: nn.Module, new: nn.Linear) -> None:
+        """Put the weights of a linear layer, features to logits, into the model's own layers."""
+        old = self.linear(model)
+        old_bias = bias_of(old)
+        if new.weight.shape != old.weight.shape:
+            raise ValueError(
+                f"the new weights have shape {tuple(new.weight.shape)}, "
+                f"those of {self.name!r} {tuple(old.weight.shape)}"
             )
-        if close(out.softmax(1), logits) or close(out.log_softmax(1), logits):
-            return f"the model returns the softmax of {name!r}; make it return logits"
-    if len(outs) > 1 and close(torch.stack(list(outs.values())).mean(0), logits):
-        return f"they are the mean of {list(outs)}; make the model return one of them"
-    if outs:
-        have = "have" if len(outs) > 1 else "has"
-        return f'{list(outs)} {have} their shape, but something follows; or name it with head="..."'
-    convolutions = convolutions_of(model, logits.shape[1])
-    if convolutions:
-        return (
-            f"the classifier seems to be the convolution {convolutions[-1]!r}; "
-            "put a flatten and an nn.Linear in its place"
-        )
-    return (
-        f"none that ran has {logits.shape[1]} outputs for {len(logits)} rows; "
-        'name the classifier with head="..."'
-    )
+        weight = new.weight.to(old.weight)
+        bias = torch.zeros_like(weight[:, 0]) if new.bias is None else new.bias.to(old.weight)
+        layers = list(self.layers(model).values())
+        if self.shares is None:
+            multiply(layers, factor_in(weight, bias, self.name))
+            return
+        if old_bias is None and bool(bias.any()):
+            raise ValueError(f"{self.name!r} {NO_BIAS}")
+        widths = [matrix_of(layer).shape[1] for layer in layers]
+        blocks = torch.split(weight, widths, 1)
+        for layer, share, block in zip(layers, self.shares, blocks, strict=True):
+            write_matrix(layer, block / share)
+        if old_bias is not None:
+            share_bias(layers, self.shares, old_bias, bias)
 
 
-def convolutions_of(model: nn.Module, channels: int) -> list[str]:
-    """The names of the convolutions with so many outputs."""
-    found = []
+def factor_of(term: str, name: str) -> tuple[float, str]:
+    """The share and the name in a term of a sum."""
+    factor, star, layer = term.partition("*")
+    try:
+        return float(factor if star else "1"), layer.strip() if star else term
+    except ValueError:
+        raise ValueError(f"head={name!r}: {factor!r} is not a number") from None
+
+
+def linear_layer(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+    """With these tensors as its parameters, in eval mode and without gradients."""
+    layer = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, device="meta")
+    layer.weight = nn.Parameter(weight, requires_grad=False)
+    if bias is not None:
+        layer.bias = nn.Parameter(bias, requires_grad=False)
+    return layer.eval()
+
+
+def sharer(model: nn.Module, layer: nn.Module) -> str | None:
+    """The name of another module's parameter that is one of the layer's."""
+    own = [parameter for parameter in layer._parameters.values() if parameter is not None]
     for name, module in model.named_modules():
-        if isinstance(module, nn.Conv1d | nn.Conv2d) and module.out_channels == channels:
-            found.append(name)
-    return found
+        if module is layer:
+            continue
+        for key, parameter in module._parameters.items():
+            if any(parameter is mine for mine in own):
+                return f"{name}.{key}".removeprefix(".")
+    return None
 
 
-def find_head(model: nn.Module, inputs: Any, head: str | None = None) -> str:
-    """The dotted name of a model's classifier, as in model.named_modules().
+def factor_in(weight: Tensor, bias: Tensor, name: str) -> float:
+    """The factor of a head that multiplies every logit by it; ValueError for any other head."""
+    factor = float(weight.diagonal().mean())
+    rest = weight - factor * torch.eye(len(weight)).to(weight)
+    if bool(bias.any()) or factor <= 0 or float(rest.abs().max()) > ROUNDING * factor:
+        raise ValueError(f"{name!r} is not linear in its features: {ONLY_TEMPERATURE}")
+    return factor
 
-    `inputs` is one batch as a loader gives it. The classifier is the linear layer whose W x + b is
-    the logits; if it runs on every token of a row, one of the tokens must give them. ValueError,
-    with the reason, when there is no such layer, or when the one named with head= is not it.
 
-    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
-    >>> find_head(model, (torch.ones(2, 4), torch.tensor([0, 2])))
-    '2'
+def multiply(layers: list[nn.Module], factor: float) -> None:
+    for parameter in chain.from_iterable(layer.parameters() for layer in layers):
+        parameter.mul_(factor)
+
+
+def share_bias(
+    layers: list[nn.Module], shares: tuple[float, ...], old: Tensor, new: Tensor
+) -> None:
+    """The new bias in the biases of the layers, of which it is the sum with these shares.
+
+    As far as it is a multiple of the old one, each layer's is multiplied: then a temperature is one
+    for every layer too. What is left they share alike.
     """
-    inner, prefix = unwrap(model)
-    run = Runner(inner, device_of(inner))
-    with frozen(inner):
-        return prefix + locate(run, as_batch(inputs), without_prefix(head, prefix))
+    length = float(old @ old)
+    factor = float(new @ old) / length if length > 0 else 0.0
+    have = [(bias_of(layer), share) for layer, share in zip(layers, shares, strict=True)]
+    own = [(bias, share) for bias, share in have if bias is not None]
+    rest = (new - factor * old) / sum(share for _, share in own)
+    for bias, _ in own:
+        bias.copy_(factor * bias.to(new) + rest)
+
+
+def named(model: nn.Module, name: str) -> nn.Module:
+    """The layer of this name; ValueError, with what is there, where there is none."""
+    try:
+        layer = model.get_submodule(name)
+    except AttributeError:
+        names = [other for other, _ in model.named_modules()]
+        likely = difflib.get_close_matches(name, names) or list(layers_of(model))[-5:]
+        raise ValueError(
+            f"the model has no module {name!r}; did you mean one of {likely}?"
+        ) from None
+    if is_linear(layer) or is_pointwise(layer):
+        return layer
+    possible = list(layers_of(model))
+    below = [other for other in possible if other.startswith(f"{name}.")]
+    raise ValueError(
+        f"head={name!r} is a {type(layer).__name__}; "
+        f"expected an nn.Linear, such as one of {below or possible[-5:]}"
+    )
 
 
 def replace_head(model: nn.Module, name: str, module: nn.Module) -> None:
     """Put a module in the place of the model's head, wherever the model refers to it.
 
-    It gets the dtype, the device and the mode of the head.
+    It gets the dtype, the device, the mode and the requires_grad of the head, which must be one
+    nn.Linear.
     """
     if name == "":
         raise ValueError(
             "the model is a linear layer itself; use calibrate_head on its inputs instead"
         )
-    old = named(model, name, list(linear_layers(model)))
+    found = Classifier.parse(name)
+    old = named(model, found.names[0])
+    if not found.alone or not isinstance(old, nn.Linear):
+        raise ValueError(f"{name!r} is not one nn.Linear: {ONLY_LINEAR}")
     module.to(old.weight.device, old.weight.dtype).train(old.training)
+    module.requires_grad_(old.weight.requires_grad)
     for parent in list(model.modules()):
         for key, child in list(parent._modules.items()):
             if child is old:
                 setattr(parent, key, module)
+
+
+def put_head(model: nn.Module, name: str, head: nn.Module) -> None:
+    """The head in the place of the model's classifier.
+
+    One linear layer is written into the parameters that are there; any other module replaces the
+    layer, and with it the keys of its parameters.
+    """
+    if isinstance(head, nn.Linear):
+        Classifier.parse(name).write(model, head)
+    else:
+        replace_head(model, name, head)

@@ -18,39 +18,27 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from rich.progress import Progress
 from torch import Tensor, nn
 
 from maccal import io
 from maccal.distributed import everywhere, my_rank
 from maccal.features import cache as disk
-from maccal.features.batches import Batch, Part, Work, walk
-from maccal.features.classifiers import (
-    Runner,
-    close,
-    device_of,
-    find_head,
-    frozen,
-    linear_layers,
-    locate,
-    named,
-    replace_head,
-    unwrap,
-    without_prefix,
-)
+from maccal.features.batches import Batch, Part, Work, check_loader, walk
+from maccal.features.classifiers import Classifier, put_head, replace_head
+from maccal.features.finding import Found, find_head, locate, without_prefix
 from maccal.features.fingerprints import weights_key
+from maccal.features.layers import layers_of
 from maccal.features.lookup import ROUNDING, Walk, alike, has_twin, hashed, stored
+from maccal.features.running import Runner, device_of, frozen, unwrap
+from maccal.features.taps import tapped
 from maccal.metrics.inputs import first
 
-__all__ = ["Features", "extract", "find_head", "replace_head"]
+__all__ = ["Features", "extract", "find_head", "put_head", "replace_head"]
 
 RANDOM = (
     "the features are not kept: the model gives others each time (dropout at work in eval mode?)"
 )
-# A token's position in digits of this base: whole numbers that float16 and bfloat16 hold exactly.
-BASE = 256
-DIGITS = 4
 NO_LABEL_YET = 1 << 62  # larger than any label
 
 
@@ -78,64 +66,6 @@ def check_range(y: Tensor, classes: int, start: int, least: int) -> None:
     )
 
 
-class Tap:
-    """A forward hook that keeps the inputs of the head.
-
-    Where the head runs on every token, the hook replaces each token's logits by the token's
-    position, in digits. What the model then returns says exactly which token it takes, even where
-    rounding makes the logits of two tokens equal.
-    """
-
-    def __init__(self) -> None:
-        self.x = torch.empty(0)  # what went into the head
-        self.out = torch.empty(0)  # what the model was given: logits, or positions in digits
-
-    def __call__(
-        self, layer: nn.Linear, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor
-    ) -> Tensor | None:
-        self.x = args[0] if args else kwargs["input"]
-        self.out = output
-        if output.ndim == 2:
-            return None
-        self.out = positions(output)
-        return self.out.expand(len(output), -1, -1).reshape(output.shape)
-
-    def features(self, logits: Tensor) -> Tensor:
-        """N x D: the inputs that gave these logits."""
-        # without a finite row there is nothing to compare; the features will say which row it is
-        lost = not bool(logits.isfinite().all(1).any())
-        if self.x.ndim == 2 and (lost or close(self.out, logits)):
-            return self.x
-        if self.x.ndim > 2:
-            token = position_in(logits).clamp(0, len(self.out) - 1)
-            if torch.equal(self.out[token].double(), logits.double()):
-                return self.x.flatten(1, -2)[torch.arange(len(token), device=token.device), token]
-        raise ValueError(
-            "the head gave the logits of the first batch, but not of a later one; "
-            "there is more than one way to them"
-        )
-
-
-def positions(output: Tensor) -> Tensor:
-    """The position of every token of a row, tokens x classes: in digits, the lowest first."""
-    classes = output.shape[-1]
-    token = torch.arange(output[0].numel() // classes, device=output.device)
-    count = min(classes, DIGITS)
-    if len(token) > BASE**count:
-        raise ValueError(
-            f"the head runs on {len(token)} tokens per row, too many to tell apart; "
-            "take the token before the head"
-        )
-    digits = torch.stack([token // BASE**k % BASE for k in range(count)], 1)
-    return F.pad(digits, (0, classes - count)).to(output.dtype)
-
-
-def position_in(logits: Tensor) -> Tensor:
-    """The position that each row's digits say."""
-    count = min(logits.shape[1], DIGITS)
-    return torch.stack([logits[:, k].long() * BASE**k for k in range(count)]).sum(0)
-
-
 class Extractor:
     """Makes rows of features out of batches.
 
@@ -147,20 +77,20 @@ class Extractor:
         self.head = head
         self.dtype = dtype
         self.cached = cached
-        self.layer: nn.Linear | None = None
+        self.found: Found | None = None
         self.least = NO_LABEL_YET
         self.rounding = max(ROUNDING[dtype], ROUNDING[run.autocast or dtype])
         self.steady = True  # whether the model gives the same features for the same rows each time
 
     def __call__(self, batch: Batch, start: int) -> Part:
-        is_first = self.layer is None
+        is_first = self.found is None
         z = self.live(batch, start)
         if len(z) != len(batch.y):
             raise ValueError(
                 f"a batch of {len(z)} rows has {len(batch.y)} labels; they must match one to one"
             )
-        assert self.layer is not None
-        check_range(batch.y, self.layer.out_features, start, self.least)
+        assert self.found is not None
+        check_range(batch.y, self.found.classifier.classes(self.run.model), start, self.least)
         self.least = min(self.least, int(batch.y.min()))
         if not self.cached:
             return Part(z, batch.y, batch.y[:0])
@@ -170,15 +100,10 @@ class Extractor:
 
     def live(self, batch: Batch, start: int) -> Tensor:
         """The features of a batch on the CPU, in the dtype of storage."""
-        if self.layer is None:
-            self.head = locate(self.run, batch, self.head)
-            self.layer = named(self.run.model, self.head, [])
-        tap = Tap()
-        handle = self.layer.register_forward_hook(tap, with_kwargs=True)
-        try:
-            x = tap.features(self.run(batch)).detach()
-        finally:
-            handle.remove()
+        if self.found is None:
+            self.found = locate(self.run, batch, self.head)
+            self.head = self.found.classifier.name
+        x = tapped(self.run, self.found, batch).detach()
         self.rounding = max(self.rounding, ROUNDING[x.dtype])
         return self.stored(x, start)
 
@@ -198,17 +123,46 @@ def from_cache(work: Extractor, folder: Path, walked: Walk) -> Features:
     """The features on disk, or new ones that are left there for the next time."""
     io.sweep(folder)
     before = {path.name for path in folder.glob("*.safetensors")}
-    key = weights_key(work.run.model, (work.dtype, work.run.autocast))
-    layers = linear_layers(work.run.model)
-    possible = [name for name in layers if work.head in (None, name)]
-    heads = {key(name): (name, layers[name].in_features) for name in possible}
+    key = keys_of(work)
+    model = work.run.model
+    heads = {}
+    for one in possible_heads(work, folder):
+        heads[key(one.name)] = (one.name, one.width(model))
     probe = Extractor(work.run, work.head, work.dtype, cached=True)
     found = stored(probe, heads, folder, walked)
     if found is None:
         return on_disk(work, folder, key, walked, before)
     head = next(name for name in everywhere(probe.head) if name is not None)
-    check_range(found[1], layers[head].out_features, 0, NO_LABEL_YET)
+    check_range(found[1], Classifier.parse(head).classes(model), 0, NO_LABEL_YET)
     return Features(*found)
+
+
+def keys_of(work: Extractor) -> Callable[[str], str]:
+    """A function of a head's name: the fingerprint of what its features are made by."""
+    key = weights_key(work.run.model, (work.dtype, work.run.autocast))
+
+    def key_of(head: str) -> str:
+        one = Classifier.parse(head)
+        # features that are the logits are made by the head's own weights too
+        return key(head, () if one.shares is None else one.names)
+
+    return key_of
+
+
+def possible_heads(work: Extractor, folder: Path) -> list[Classifier]:
+    """What the head may be: one of the layers, or what a file in the folder says of its own."""
+    layers = layers_of(work.run.model)
+    possible = [Classifier((name,), (1.0,)) for name in layers]
+    for name in sorted(disk.heads(folder)):
+        one = Classifier.parse(name)
+        if not one.alone and set(one.names) <= set(layers):
+            possible.append(one)
+    if work.head is None:
+        return possible
+    asked = Classifier.parse(work.head)
+    # a layer that is named may turn out to be one that a factor passes through
+    names = {asked.name, Classifier(asked.names, None).name}
+    return [one for one in possible if one.name in names]
 
 
 def on_disk(
@@ -311,6 +265,7 @@ def extract(
             "the loader is an iterator, which can be read once; "
             "with a cache pass a DataLoader or a list"
         )
+    check_loader(loader, "the loader")
     inner, prefix = unwrap(model)
     run = Runner(inner, device_of(inner) if device is None else torch.device(device), autocast)
     work = Extractor(run, without_prefix(head, prefix), dtype, cached=cache is not None)

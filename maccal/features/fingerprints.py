@@ -36,8 +36,8 @@ def digest(parts: Iterable[Any]) -> str:
     return total.hexdigest()
 
 
-def weights_key(model: nn.Module, settings: object) -> Callable[[str], str]:
-    """A function that takes a head's name and returns the fingerprint of everything in front of it.
+def weights_key(model: nn.Module, settings: object) -> Callable[[str, tuple[str, ...]], str]:
+    """A function of a head's name and its layers': the fingerprint of all that is in front of it.
 
     That is all parameters, buffers and layers but the head's own.
     """
@@ -51,8 +51,12 @@ def weights_key(model: nn.Module, settings: object) -> Callable[[str], str]:
     for name, module in model.named_modules():
         parts.append((name, digest([name, type(module).__qualname__, module.extra_repr()])))
 
-    def key(head: str) -> str:
-        front = (part for name, part in parts if name != head and not name.startswith(f"{head}."))
+    def key(head: str, layers: tuple[str, ...]) -> str:
+        inside = tuple(f"{layer}." for layer in layers)
+        front = []
+        for name, part in parts:
+            if name not in layers and not name.startswith(inside):
+                front.append(part)
         return digest([VERSION, kind, settings, head, *front])
 
     return key

@@ -38,14 +38,24 @@ Batches: TypeAlias = Iterator[tuple[Tensor, Tensor]]  # features and labels
 
 @dataclass(frozen=True)
 class Standard:
-    """The mean of the features, and one scale for all of them."""
+    """The mean of the features, in main memory, and one scale for all of them."""
 
     centre: Tensor
     scale: float
 
     def __call__(self, z: Tensor) -> Tensor:
         """The features, whatever their type, as standardised float32."""
-        return z.to(torch.float32, copy=True).sub_(self.centre).div_(self.scale)
+        centre = self.centre.to(z.device)
+        return z.to(torch.float32, copy=True).sub_(centre).div_(self.scale)
+
+
+def exact_device(device: torch.device) -> torch.device:
+    """The device, or the processor in place of one without float64, as Apple's GPUs are.
+
+    >>> exact_device(torch.device("cuda")), exact_device(torch.device("mps"))
+    (device(type='cuda'), device(type='cpu'))
+    """
+    return torch.device("cpu") if device.type == "mps" else device
 
 
 class FeatureTable:
@@ -78,9 +88,11 @@ class FeatureTable:
         self.source = source_of(z, features)
         self.measured = measure(self, name)
 
-    def standardised(self, standard: Standard) -> "Standardised":
+    def standardised(
+        self, standard: Standard, device: torch.device | str = "cpu"
+    ) -> "Standardised":
         """The rows to draw from; they share the table's source and leave the table as it is."""
-        return Standardised(self, standard)
+        return Standardised(self, standard, torch.device(device))
 
     def raw(self, start: int) -> Tensor:
         """The next CHUNK rows from `start` on, as they came."""
@@ -88,18 +100,19 @@ class FeatureTable:
 
 
 class Standardised:
-    """The rows of a table as standardised float32, held in memory where they fit."""
+    """The rows of a table as standardised float32 on a device, held there where they fit."""
 
-    def __init__(self, table: FeatureTable, standard: Standard) -> None:
+    def __init__(self, table: FeatureTable, standard: Standard, device: torch.device) -> None:
         self.table = table
         self.standard = standard
+        self.device = device
         self.count = table.count
         self.width = table.width
-        self.y = table.y
+        self.y = table.y.to(device)
         self.pool = table.count if table.fits else table.pool  # rows that are shuffled together
         self.held: Tensor | None = None
         if table.fits:
-            self.held = torch.empty(table.count, table.width)
+            self.held = torch.empty(table.count, table.width, device=device)
             for start in range(0, table.count, CHUNK):
                 self.held[start : start + CHUNK] = standard(table.raw(start))
 
@@ -112,8 +125,10 @@ class Standardised:
         """All rows, in their order."""
         for start in range(0, self.count, CHUNK):
             rows = slice(start, start + CHUNK)
-            x = self.standard(self.table.raw(start)) if self.held is None else self.held[rows]
-            yield x, self.y[rows]
+            if self.held is None:
+                yield self.standard(self.table.raw(start)).to(self.device), self.y[rows]
+            else:
+                yield self.held[rows], self.y[rows]
 
     def epoch(self, generators: list[torch.Generator], batch_size: int) -> Batches:
         """Every row once for each of B heads, for each head in a random order of its own.
@@ -123,7 +138,8 @@ class Standardised:
         if self.held is None:
             return stacked([self._pools(generator, batch_size) for generator in generators])
         orders = [torch.randperm(self.count, generator=generator) for generator in generators]
-        batches = torch.split(torch.stack(orders), batch_size, 1)
+        # moved once for the whole epoch, not batch by batch
+        batches = torch.split(torch.stack(orders).to(self.device), batch_size, 1)
         return map(self._gather, batches)
 
     def _gather(self, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -143,10 +159,11 @@ class Standardised:
             rows = (part[:, None] * RUN + torch.arange(RUN)).flatten()
             rows = rows[rows < self.count]
             spans = [(start, min(start + RUN, self.count)) for start in (part * RUN).tolist()]
-            x = self.standard(self.table.source.read(spans))
-            y = self.y[rows]
-            for order in torch.split(torch.randperm(len(rows), generator=generator), batch_size):
-                yield x[order], y[order]
+            x = self.standard(self.table.source.read(spans)).to(self.device)
+            y = self.y[rows.to(self.device)]
+            order = torch.randperm(len(rows), generator=generator).to(self.device)
+            for chosen in torch.split(order, batch_size):
+                yield x[chosen], y[chosen]
 
 
 def stacked(streams: Sequence[Batches]) -> Batches:
@@ -164,7 +181,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Held:
-    """Rows of a tensor."""
+    """Rows of a tensor, on whatever device it is."""
 
     z: Tensor
 
@@ -184,7 +201,7 @@ def source_of(given: Array, features: Tensor) -> Source:
     elif isinstance(given, Tensor):
         file = MAPPED.file_of(given)
     if file is None or not hasattr(os, "preadv"):  # Windows cannot read by position
-        return Held(features.cpu())
+        return Held(features.to(exact_device(features.device)))
     return file
 
 
@@ -225,10 +242,10 @@ def check_features(z: Array, name: str) -> Tensor:
 
 def measure(table: FeatureTable, name: str) -> Standard:
     """One pass over the features: all must be finite; their mean and their common scale."""
-    total = torch.zeros(table.width, dtype=torch.float64)
-    squares = torch.zeros(table.width, dtype=torch.float64)
     # sums of differences from the first row: no cancellation where the mean is far from zero
     shift = table.raw(0)[0].float().double()
+    total = torch.zeros_like(shift)
+    squares = torch.zeros_like(shift)
     for start in range(0, table.count, CHUNK):
         part = table.raw(start).float().double() - shift
         if not bool(part.isfinite().all()):
@@ -242,7 +259,7 @@ def measure(table: FeatureTable, name: str) -> Standard:
         squares += part.square_().sum(0)
     centre = total / table.count
     scale = float((squares / table.count - centre.square()).mean().clamp(min=0).sqrt())
-    return Standard((centre + shift).float(), scale if scale > 0 else 1.0)
+    return Standard((centre + shift).float().cpu(), scale if scale > 0 else 1.0)
 
 
 def check_classes(y: Array, rows: int, name: str) -> Tensor:

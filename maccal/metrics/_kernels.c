@@ -312,6 +312,103 @@ static PyObject *stream(PyObject *self, PyObject *args) {
     return PyLong_FromLongLong(wrong);
 }
 
+/* stream_logits: the same of float logits, in one trip as well: largest logit, sum of exponentials, top label and the label's
+ * probability, SIDE rows side by side and in double. A confidence is rounded to float, as that of float probabilities is. The label
+ * is right where its logit is the first of the largest. Returns the first row that is not finite, else -1. */
+INLINE float largest(const float *z, int64_t classes) {
+    float most = z[0];
+    if (classes < 32)
+        for (int64_t k = 1; k < classes; k++) most = z[k] > most ? z[k] : most;
+    else {
+        _Pragma("omp simd reduction(max : most)") for (int64_t k = 1; k < classes; k++) most = z[k] > most ? z[k] : most;
+    }
+    return most;
+}
+
+INLINE int first_largest(const float *z, float most, int64_t label) {
+    int hit = z[label] == most;
+    for (int64_t k = 0; hit && k < label; k++) hit = z[k] != most;
+    return hit;
+}
+
+typedef struct {
+    lanes sum, squares; /* of the exponentials */
+    lanes flaw;         /* 0, but NaN where a logit is not finite */
+} exponentials;
+
+INLINE void add_lanes(const lanes far, exponentials *a) {
+    EACH_ROW {
+        double e = exp_double(far[r] > LOWEST_double ? far[r] : LOWEST_double);
+        a->sum[r] += e, a->squares[r] += e * e, a->flaw[r] += far[r] * 0;
+    }
+}
+
+/* Short rows side by side. */
+INLINE void add_turned(tile_double x, int64_t many, exponentials *a) {
+    for (int64_t k = 0; k < many; k++) add_lanes(x[k], a);
+}
+
+/* A long row fills the lanes by itself. */
+INLINE void add_long_row(const float *z, double most, int64_t classes, int row, exponentials *a) {
+    exponentials part = {{0}, {0}, {0}};
+    lanes far;
+    int64_t k = 0;
+    for (; k + SIDE <= classes; k += SIDE) {
+        EACH_ROW far[r] = z[k + r] - most;
+        add_lanes(far, &part);
+    }
+    for (int r = 0; r < SIDE; r++) far[r] = k + r < classes ? z[k + r] - most : LOWEST_double;
+    if (k < classes) add_lanes(far, &part);
+    for (int r = 0; r < SIDE; r++)
+        a->sum[row] += part.sum[r], a->squares[row] += part.squares[r], a->flaw[row] += part.flaw[r];
+}
+
+VECTORISED static int64_t stream_logit_rows(const float *logits, const int64_t *label, int64_t rows, int64_t classes,
+                                            const grid *g, double tick, double *sums, double *scores) {
+    lanes total[4] = {{0}};
+    for (int64_t from = 0; from < rows; from += SIDE) {
+        int64_t here = rows - from < SIDE ? rows - from : SIDE;
+        const float *z = logits + from * classes;
+        float most[SIDE], confidence[SIDE];
+        for (int64_t r = 0; r < here; r++) most[r] = largest(z + r * classes, classes);
+        strip it = strip_from(z, 0, most, label + from, 0, here, classes);
+        exponentials a = {{0}, {0}, {0}};
+        tile_double x;
+        if (classes < 32)
+            add_turned(x, turn_double(&it, 0, x), &a);
+        else
+            for (int r = 0; r < SIDE; r++) add_long_row(z + it.place[r], it.most[r], classes, r, &a);
+        EACH_ROW {
+            double e = exp_double(it.own[r] > LOWEST_double ? it.own[r] : LOWEST_double), over = 1 / a.sum[r];
+            double nll = log_double(a.sum[r]) - it.own[r], brier = 1 + a.squares[r] * over * over - 2 * e * over;
+            total[0][r] += it.counts[r] * nll, total[1][r] += it.counts[r] * brier;
+            total[2][r] += it.counts[r] * nll * nll, total[3][r] += it.counts[r] * brier * brier;
+            confidence[r] = (float)over;
+        }
+        for (int64_t r = 0; r < here; r++) {
+            if (a.flaw[r] != 0) return from + r;
+            int hit = first_largest(z + r * classes, most[r], label[from + r]);
+            add_row(sums + bin_of(g, confidence[r]), g->bins, confidence[r], hit, tick);
+        }
+    }
+    for (int j = 0; j < 4; j++)
+        for (int r = 0; r < SIDE; r++) scores[j] += total[j][r];
+    return -1;
+}
+
+static PyObject *stream_logits(PyObject *self, PyObject *args) {
+    address logits, label, edges, first, sums, scores;
+    long long rows, classes, bins, cells, wrong;
+    double tick;
+    if (!PyArg_ParseTuple(args, "KKLLKLKLdKK", &logits, &label, &rows, &classes, &edges, &bins, &first, &cells, &tick, &sums, &scores))
+        return NULL;
+    grid g = {AT(double, edges), AT(int64_t, first), bins, cells};
+    Py_BEGIN_ALLOW_THREADS;
+    wrong = stream_logit_rows(AT(float, logits), AT(int64_t, label), rows, classes, &g, tick, AT(double, sums), AT(double, scores));
+    Py_END_ALLOW_THREADS;
+    return PyLong_FromLongLong(wrong);
+}
+
 static PyMethodDef methods[] = {
     {"scan", scan, METH_VARARGS, "scan(wide, probs, labels, rows, classes, confidence, correct, totals, lowest)"},
     {"collect", collect, METH_VARARGS, "collect(index, confidence, correct, rows, bins, tick, sums)"},
@@ -322,6 +419,8 @@ static PyMethodDef methods[] = {
     {"slopes", slopes, METH_VARARGS, "slopes(fine, wide, scores, most, labels, rows, classes, nll_scale, brier_scale, sums)"},
     {"stream", stream, METH_VARARGS,
      "stream(wide, probs, logits, labels, rows, classes, tolerance, edges, bins, first, cells, tick, sums, scores)"},
+    {"stream_logits", stream_logits, METH_VARARGS,
+     "stream_logits(logits, labels, rows, classes, edges, bins, first, cells, tick, sums, scores)"},
     {NULL, NULL, 0, NULL},
 };
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_kernels", NULL, -1, methods, NULL, NULL, NULL, NULL};

@@ -67,3 +67,16 @@ def stream(
     sums: int,
     scores: int,
 ) -> int: ...
+def stream_logits(
+    logits: int,
+    labels: int,
+    rows: int,
+    classes: int,
+    edges: int,
+    bins: int,
+    first: int,
+    cells: int,
+    tick: float,
+    sums: int,
+    scores: int,
+) -> int: ...

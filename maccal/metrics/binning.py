@@ -179,7 +179,7 @@ def collect_classes_torch(
     names = torch.arange(classes, device=probs.device)
     value = probs.double().clamp(max=1.0)  # a float32 row may overshoot one by an ulp
     index = assign(value, edges, convention)
-    index = torch.where(index < 0, -1, index + names * width).flatten()
+    index = (index + names * width).masked_fill(index < 0, -1).flatten()
     sums = collect(index, value.flatten(), (labels[:, None] == names).flatten(), classes * width)
     return sums.reshape(5, classes, width)
 

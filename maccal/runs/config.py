@@ -19,7 +19,7 @@ from maccal.models import MODELS
 from maccal.training import precise
 from maccal.training.recipe import RECIPES, Recipe
 
-RunFeedback = Literal["held-out", "mixed", "training"]
+RunFeedback = Literal["held-out", "views", "mixed", "training"]
 # choices of the recipe that are not in a run's name: they do not change what is trained
 UNNAMED = ("precision", "compile", "watch")
 
@@ -53,9 +53,9 @@ class Config:
         >>> Config("cifar10", "resnet8", "vanilla", 1, 10_000, Recipe()).name
         'cifar10.10000-resnet8-vanilla-s1'
         >>> from maccal.calibration import Stage2
-        >>> changed = {"settings": {"alpha": 0.5}, "stage2": Stage2(gamma=0.9)}
+        >>> changed = {"settings": {"alpha": 0.5}, "stage2": Stage2.ablation("decaying", gamma=0.9)}
         >>> Config("cifar10", "resnet8", "mixup+maccal", 2, None, Recipe(epochs=45), **changed).name
-        'cifar10-resnet8,epochs=45-mixup,alpha=0.5+maccal,gamma=0.9-s2'
+        'cifar10-resnet8,epochs=45-mixup,alpha=0.5+maccal,hidden=512,gamma=0.9-s2'
         """
         data = f"{self.data}.{self.limit}" if self.limit else self.data
         model = ",".join([self.model, *self.recipe_changes])
@@ -104,7 +104,8 @@ class Config:
         found = [f"settings.{key}" for key in changed(self.settings, own)]
         if plan.second is None or self.stage2 is None:
             return found
-        usual = asdict(CALIBRATORS[plan.second].choices)
+        row = CALIBRATORS[plan.second]
+        usual = asdict(row.settle(row.choices))
         found += [f"calibration.{key}" for key in changed(asdict(self.stage2), usual)]
         if self.feedback not in (None, "held-out"):
             found.append("feedback")
@@ -125,7 +126,8 @@ class Config:
         if plan.second is None:
             own = settings_of(plan.first, self.data, self.model, self.settings)
             return replace(self, settings=own)
-        choices = self.stage2 or CALIBRATORS[plan.second].choices
+        row = CALIBRATORS[plan.second]
+        choices = row.settle(self.stage2 or row.choices)
         first: dict[str, Any] = {}
         second: dict[str, Any] = {}
         for key, value in self.settings.items():
@@ -178,7 +180,9 @@ def config_of(values: Mapping[str, Any]) -> Config:
     if "stage2" in given:
         if second is None:
             raise ValueError(f"method {given['method']!r} with a stage2")
-        given["stage2"] = typed(type(CALIBRATORS[second].choices), given["stage2"])
+        row = CALIBRATORS[second]
+        # a choice that did not exist when the run was made has its default
+        given["stage2"] = row.settle(typed(type(row.choices), given["stage2"]))
     config = typed(Config, {"limit": None, **given})
     check_choices(config)
     return config

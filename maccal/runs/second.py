@@ -176,12 +176,11 @@ def head_on_features(
 ) -> nn.Module:
     """The new head, fitted on the features in the cache."""
     assert config.plan.second is not None
-    views = None if val is not None else config.feedback == "mixed"
     new = calibrate(
         network,
         train,
         val=val,
-        views=views,
+        views=None if val is not None else views_of(config, train.pixels),
         calibrator=config.plan.second,
         head="head",
         config=config.stage2,
@@ -190,3 +189,9 @@ def head_on_features(
         progress=progress,
     )
     return new.get_submodule("head")
+
+
+def views_of(config: Config, pixels: Pixels) -> str | bool:
+    """The views of a run without held-out labels: those that its data set allows, or mixing."""
+    own = "mirror" if pixels.mirrors else "shift"
+    return {"views": own, "mixed": "mix"}.get(config.feedback or "", False)

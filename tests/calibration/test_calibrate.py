@@ -25,7 +25,7 @@ FIXED = Stage2(epochs=6, hidden=16, batch_size=32, statistics="deployed")
 def data(n=300, classes=3, seed=0):
     generator = torch.Generator().manual_seed(seed)
     y = torch.randint(classes, (n,), generator=generator)
-    return torch.randn(n, 1, 6, 6, generator=generator) + y[:, None, None, None] * 0.7, y
+    return torch.randn(n, 1, 8, 8, generator=generator) + y[:, None, None, None] * 0.7, y
 
 
 def loader(n=300, shuffle=False, **options):
@@ -117,7 +117,7 @@ def test_a_loader_that_shuffles_between_passes():
 
 
 def test_feedback_without_labels():
-    """Images are mixed, to stand for unseen ones; tokens cannot be, and gamma serves.
+    """Changed images stand for unseen ones; tokens cannot be, and gamma serves.
 
     A known accuracy is used as it is.
     """
@@ -125,11 +125,9 @@ def test_feedback_without_labels():
     model[6].weight.data *= 1000  # sure of everything
     history = calibrate(model, loader(), config=FAST)[6].history
     assert history[-1]["target"] == history[-1]["accuracy"]
-    model[6].weight.data *= 1e-6  # sure of nothing: mixed images must not make it surer
+    model[6].weight.data *= 1e-6  # sure of nothing: views make it surer
     history = calibrate(model, loader(), config=FAST)[6].history
-    assert history[-1]["target"] == pytest.approx(1 / 3, abs=0.1)
-    assert history[-1]["target"] < history[-1]["accuracy"]
-    assert history[-1]["keep"] < history[0]["keep"]
+    assert history[-1]["target"] == history[-1]["accuracy"] > 0.5
     history = calibrate(model, loader(), config=FIXED)[6].history
     assert history[-1]["target"] == pytest.approx(FIXED.gamma * history[-1]["accuracy"])
     known = calibrate(model, loader(), accuracy=0.8, config=FAST)[6].history

@@ -10,8 +10,10 @@ from torch import nn
 from maccal.calibration import CALIBRATORS, Feedback, Stage2, Task, calibrate, calibrate_head
 from maccal.calibration.feedback import feedback_of
 from maccal.calibration.heads import history_of
+from maccal.calibration.looks import KNOWN, looked_at
 from maccal.calibration.tst import TwoStage
 from maccal.features.table import FeatureTable
+from maccal.features.views import FAMILIES
 
 FAST = {
     "maccal": Stage2(epochs=12, lr=0.05),
@@ -83,7 +85,7 @@ def test_no_temperature_reaches_every_target():
     train = FeatureTable(*rows(600, 0), "z")
     for accuracy in (0.2, 1.0):
         feedback = feedback_of(train, unlabelled=rows(50, 1)[0], accuracy=accuracy)
-        with pytest.raises(ValueError, match="no temperature makes the mean confidence"):
+        with pytest.raises(ValueError, match="no scale of the logits makes the mean confidence"):
             CALIBRATORS["temperature"].fit(
                 FAST["temperature"], Task(train, feedback, 3, too_sure())
             )
@@ -115,12 +117,12 @@ def model_and_loader():
 
 
 def test_views_can_be_asked_for_and_refused():
-    model, loader = model_and_loader()
-    by_views = calibrate(model, loader, config=FAST["maccal"], views=True)
-    assert history_of(by_views[3])[-1]["target"] < 1
-    plain = calibrate(model, loader, config=replace(FAST["maccal"], gamma=0.5), views=False)
-    last = history_of(plain[3])[-1]
-    assert last["target"] == pytest.approx(0.5 * last["accuracy"])
+    model, loader = nn.Sequential(nn.Flatten(), too_sure()).eval(), [rows(300, 0)]
+    by_views = calibrate(model, loader, config=FAST["maccal"], views="mix")
+    assert history_of(by_views[1])[-1]["target"] < 1
+    plain = calibrate(model, loader, config=replace(FAST["maccal"], gamma=0.8), views=False)
+    last = history_of(plain[1])[-1]
+    assert last["target"] == pytest.approx(0.8 * last["accuracy"])
     with pytest.raises(ValueError, match="views stand in for held-out labels"):
         calibrate(model, loader, val=loader, views=True)
 
@@ -129,7 +131,10 @@ def test_views_that_cannot_be_made_are_an_error_only_where_they_are_asked_for():
     words = nn.Sequential(nn.Embedding(20, 5), nn.Flatten(), nn.Linear(5, 3)).eval()
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(20, (90, 1), generator=generator)
-    loader = [(tokens, torch.arange(90) % 3)]
+    with torch.no_grad():
+        words[0].weight.copy_(torch.eye(5)[torch.arange(20) % 3])
+        words[2].weight.copy_(5 * torch.eye(3, 5))
+    loader = [(tokens, tokens[:, 0] % 3)]
     with pytest.raises(ValueError, match="cannot be mixed"):
         calibrate(words, loader, views=True)
     with pytest.warns(UserWarning, match="is a guess"):
@@ -160,3 +165,81 @@ def test_odd_numbers(wrong, message):
     """Found by `make faults`: torch's own errors had many lines, or were no ValueError."""
     with pytest.raises(ValueError, match=message):
         calibrate_head(*rows(60, 0), val=rows(60, 1), **wrong)
+
+
+def images(count=400, seed=0):
+    """Three classes that differ in brightness, with much noise."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randint(3, (count,), generator=generator)
+    x = torch.randn(count, 1, 8, 8, generator=generator) + 0.12 * y[:, None, None, None]
+    return x, y
+
+
+def bright(scale):
+    """The log-odds of the brightness, times a scale."""
+    head = nn.Linear(64, 3)
+    with torch.no_grad():
+        mean = torch.tensor([0.0, 0.12, 0.24])
+        head.weight.copy_(scale * mean[:, None].expand(3, 64))
+        head.bias.copy_(-scale * 32 * mean**2)
+    return nn.Sequential(nn.Flatten(), head).eval()
+
+
+@pytest.mark.filterwarnings("ignore:only .* of its training rows are right")
+@pytest.mark.parametrize("scale", [0.05, 20.0])
+@pytest.mark.parametrize("views", [None, "mirror", "shift", "mix", torch.fliplr])
+def test_a_temperature_from_views_cures_both(scale, views):
+    """Neither over- nor underconfidence is left: the confidence on the view is the accuracy."""
+    model, loader = bright(scale), [images()]
+    head = calibrate(model, loader, calibrator="temperature", views=views)[1]
+    same = calibrate(bright(1.0), loader, calibrator="temperature", views=views)[1]
+    torch.testing.assert_close(head.weight, same.weight, rtol=1e-3, atol=1e-5)
+    assert head.feedback["source"] == "views"
+    assert head.feedback["rows"] == 400
+
+
+def test_nothing_is_silent(caplog):
+    """A log record, a dict on the head, and a warning where views cannot be trusted."""
+    model, loader = bright(5.0), [images()]
+    with (
+        caplog.at_level("INFO", logger="maccal"),
+        pytest.warns(UserWarning, match="pass val= or accuracy="),
+    ):
+        head = calibrate(model, loader, calibrator="temperature")[1]
+    card = head.feedback
+    assert [record.getMessage() for record in caplog.records] == [card["words"]]
+    assert card["view"] in ("mirror + mix 0.7", "shift + mix 0.7", "mirror + shift + mix 0.7")
+    assert card["words"].startswith(f"feedback from views of the training rows ({card['view']})")
+    assert f"{100 * card['within']:.2f} points by the other views" in card["words"]
+    assert 0 < card["aimed"] < 1
+    held = calibrate(model, loader, val=loader, calibrator="temperature")[1].feedback
+    assert held["within"] == pytest.approx(2 * (held["aimed"] * (1 - held["aimed"]) / 400) ** 0.5)
+    known = calibrate(model, loader, accuracy=0.5, calibrator="temperature")[1].feedback
+    assert known["aimed"] == pytest.approx((0.5 * held["aimed"]) ** 0.5)
+    assert known["within"] is None
+
+
+@pytest.mark.filterwarnings("ignore:only .* of its training rows are right")
+def test_tables_have_no_good_view():
+    model, loader = nn.Sequential(nn.Flatten(), too_sure()).eval(), [rows(400, 0)]
+    with pytest.warns(UserWarning, match="no good view of such rows is known"):
+        head = calibrate(model, loader, calibrator="temperature", views=True)[1]
+    assert head.feedback["view"] == "swap 0.2"
+
+
+def test_the_middle_view_is_aimed_at():
+    """Views of rising noise: the second; the others tell how sure it is."""
+    head = too_sure()
+    noisy = [rows(400, 1, noise) for noise in (1.0, 3.0, 2.0)]
+    look = looked_at(FAMILIES["mirror"], [*noisy, rows(400, 2, 0.1)], head)
+    assert look.number == 2
+    assert look.known > KNOWN
+    own = look.confidences[look.view]
+    right = float((head(noisy[2][0]).argmax(1) == noisy[2][1]).double().mean())
+    assert own == pytest.approx(right, abs=1e-6)
+    others = [value for name, value in look.confidences.items() if name != "unchanged"]
+    assert look.within == pytest.approx(max(abs(own - value) for value in others))
+    assert look.warning.startswith("views of the training rows disagree")
+    same = looked_at(FAMILIES["mirror"], [noisy[1]] * 3 + [noisy[1]], head)
+    assert same.within == 0
+    assert same.warning is None

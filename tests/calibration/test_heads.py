@@ -78,7 +78,7 @@ def test_the_step_is_autograd_s(masking, restrict, widths):
         weights = cut(heads.weights, heads, head)
         twins.append(AutogradHead(weights, cut(heads.biases, heads, head), config, lr=0.1))
     for _ in range(4):
-        heads.draw([0.6, 0.3][: len(widths)], generators)
+        heads.draw([0.6, 0.3][: len(widths)], generators, config)
         x = torch.randn(len(widths), 16, 6, generator=generators[0])
         y = torch.randint(4, (len(widths), 16), generator=generators[0])
         heads.step(x, y, 0.1, config)
@@ -113,7 +113,7 @@ def test_masks_of_many_heads(keep):
     heads = Heads([[100, 301, 7]] * 2, generators)
     drawn = []
     for _ in range(2):
-        heads.draw([keep, keep], generators)
+        heads.draw([keep, keep], generators, Stage2())
         drawn.append([m.clone() for m in heads.masks])
     flat = torch.cat([m.flatten() for m in drawn[0] + drawn[1]])
     assert set(flat.unique().tolist()) <= {0.0, 1.0}
@@ -140,8 +140,9 @@ def test_the_initial_weights_are_linear_s():
 def test_weights_at_inference(inference, factor):
     generator = torch.Generator().manual_seed(0)
     heads = Heads([[6, 4]], [generator])
-    heads.draw([0.3], [generator])
-    weights, biases = heads.deployed(0, 0.3, Stage2(inference=inference))
+    config = Stage2(inference=inference)
+    heads.draw([0.3], [generator], config)
+    weights, biases = heads.deployed(0, 0.3, config)
     expected = heads.masks[0][0] if factor is None else factor
     assert torch.equal(weights[0], heads.weights[0][0] * expected)
     assert torch.equal(biases[0], heads.biases[0][0, 0])
@@ -178,7 +179,7 @@ def test_a_damaged_head_is_refused_wherever_the_damage_is(tmp_path):
     "shapes",
     [
         {},
-        {"0.weight": (3, 2)},
+        {"0.bias": (3,)},
         {"0.weight": (3, 2), "0.bias": (2,)},
         {"0.weight": (3, 2), "0.bias": (3,), "2.weight": (4, 5), "2.bias": (4,)},
         {"0.weight": (3,), "0.bias": (3,)},

@@ -7,10 +7,12 @@ import pytest
 
 from maccal.calibration.stage2 import ABLATION, Stage2
 
+FRESH = Stage2().settled(trained=False)
+
 
 def test_goldens_of_eta():
     """Eq. 13 with T = 40."""
-    config = Stage2()
+    config = FRESH
     expected = {1: 0.08912509, 2: 0.07943282, 10: 0.03162278, 20: 0.01, 30: 0.00316228, 40: 0.001}
     assert {t: round(config.eta_at(t), 8) for t in expected} == expected
     assert sum(config.eta_at(t) for t in range(1, 41)) == pytest.approx(0.81135268, abs=5e-9)
@@ -28,8 +30,8 @@ def test_goldens_of_eta():
 def test_goldens_of_single_updates(gamma, conf, acc, t, q):
     """Eq. 12 as printed moves the retention; our reading moves the sparsity by as much."""
     assert Stage2.paper().next_keep(0.5, conf - gamma * acc, t) == pytest.approx(q, abs=5e-9)
-    assert Stage2().next_keep(0.5, conf - gamma * acc, t) == pytest.approx(1 - q, abs=5e-9)
-    assert replace(Stage2(), adapt="none").next_keep(0.5, conf - gamma * acc, t) == 0.5
+    assert FRESH.next_keep(0.5, conf - gamma * acc, t) == pytest.approx(1 - q, abs=5e-9)
+    assert replace(FRESH, adapt="none").next_keep(0.5, conf - gamma * acc, t) == 0.5
 
 
 def test_golden_of_constant_feedback():
@@ -44,8 +46,32 @@ def test_golden_of_constant_feedback():
 
 
 def test_a_head_never_loses_all_its_weights():
-    assert Stage2().next_keep(0.02, 0.5, 1) == 0.01
-    assert Stage2().next_keep(0.98, -0.5, 1) == 1.0
+    assert FRESH.next_keep(0.02, 0.5, 1) == 0.01
+    assert FRESH.next_keep(0.98, -0.5, 1) == 1.0
+
+
+def test_choices_that_depend_on_the_start():
+    assert [FRESH.start, FRESH.epochs, FRESH.lr, FRESH.adapt, FRESH.centre] == [
+        "fresh",
+        40,
+        0.1,
+        "sparsity",
+        True,
+    ]
+    trained = Stage2().settled(trained=True)
+    assert [trained.start, trained.epochs, trained.lr, trained.adapt, trained.centre] == [
+        "trained",
+        5,
+        3e-4,
+        "solved",
+        False,
+    ]
+    assert Stage2().settled(trained=True, rows=1_280_000).epochs == 1
+    assert Stage2(hidden=32).settled(trained=True) == replace(FRESH, hidden=32)
+    assert Stage2(masking="reset").settled(trained=True).adapt == "sparsity"
+    assert Stage2(epochs=7, lr=0.5).settled(trained=True).epochs == 7
+    for config in (FRESH, trained):
+        assert config.settled(trained=True) == config == config.settled(trained=False)
 
 
 def test_the_rates():
@@ -71,7 +97,7 @@ def test_the_ablation_adds_one_thing_per_row():
     assert rows[0].adapt == "none"
     changed = [differing(a, b) for a, b in pairwise(rows[1:])]
     assert changed == [{"masking", "restrict"}, {"hidden"}, {"adapt", "eta"}, {"eta"}]
-    assert replace(rows[-1], hidden=None) == Stage2()
+    assert replace(rows[-1], hidden=None) == FRESH
     assert Stage2.ablation("masked", epochs=3).epochs == 3
 
 
@@ -85,8 +111,12 @@ def differing(a, b):
     [
         (
             {"masking": "dropout"},
-            "masking is 'dropout'; choose one of forward, reset, straight-through",
+            "masking is 'dropout'; choose one of forward, reset, straight-through, none",
         ),
+        ({"adapt": "newton"}, "adapt is 'newton'; choose one of solved, sparsity, retention, none"),
+        ({"start": "trained", "hidden": 8}, "has no hidden layer; hidden is 8"),
+        ({"start": "fresh", "adapt": "solved"}, "adapt='solved' needs inference='expected'"),
+        ({"inference": "dense", "adapt": "solved"}, "adapt='solved' needs inference='expected'"),
         ({"epochs": 0}, "epochs is 0; it must be at least 1"),
         ({"hidden": 0}, "hidden is 0"),
         ({"lr": float("nan")}, "lr is nan"),

@@ -23,7 +23,7 @@ REFUSED = [
     ("calibrate run --out x", "--out does not apply to a run"),
     ("calibrate run --head fc", "--head does not apply to a run"),
     ("calibrate run --cache c", "--cache does not apply to a run"),
-    ("calibrate run --gamma 0.9", "--gamma does not apply to held-out or mixed feedback"),
+    ("calibrate run --gamma 0.9", "--gamma does not apply to held-out, views or mixed feedback"),
     ("calibrate run --feedback mixed --gamma 0.9", "pass --feedback training with it"),
     ("calibrate run --calibrator temperature --epochs 3", "temperature has none of them"),
     ("calibrate run --calibrator platt", "no calibrator 'platt'"),

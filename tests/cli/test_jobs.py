@@ -144,9 +144,11 @@ def test_from_a_model(tmp_path, monkeypatch, form):
 
 def test_a_linear_head_of_a_model(tmp_path):
     (tmp_path / "plain.py").write_text(BUILD)
-    calibrate_model(
-        f"{tmp_path / 'plain.py'}:train_only", settings(tmp_path, config=replace(FAST, hidden=None))
-    )
+    with pytest.warns(UserWarning, match="no good view"):
+        calibrate_model(
+            f"{tmp_path / 'plain.py'}:train_only",
+            settings(tmp_path, config=replace(FAST, hidden=None)),
+        )
     assert len(load_head(tmp_path / "plain.head.safetensors")) == 1
 
 
@@ -178,7 +180,7 @@ def test_tied_weights_are_written_once_and_load_again(tmp_path):
     (tmp_path / "tied.py").write_text(TIED)
     calibrate_model(
         f"{tmp_path / 'tied.py'}:build",
-        settings(tmp_path, config=replace(FAST, hidden=None), head="fc"),
+        settings(tmp_path, config=replace(FAST, hidden=None), head="fc", accuracy=0.9),
     )
     tensors, _ = read_tensors(tmp_path / "tied.model.safetensors", "model 1")
     assert sorted(tensors) == [
@@ -217,6 +219,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     cli()
     shown = capsys.readouterr().out
     assert "MaC-Cal" in shown
+    assert "feedback from " in shown
     assert "mine.report.html" in shown.replace("\n", "")
     assert json.loads((tmp_path / "mine.history.json").read_text())["config"]["epochs"] == 3
 

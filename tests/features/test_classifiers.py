@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from extraction import IMAGES, K, Lambda, X, Y, batches, net, state
 from torch import nn
 
+from maccal.features.classifiers import Classifier
 from maccal.features.extraction import extract, find_head, replace_head
 
 
@@ -72,17 +73,11 @@ class Cosine(nn.Linear):
         return 16 * F.linear(F.normalize(x, dim=1), F.normalize(self.weight, dim=1))
 
 
-TWO = {"head": nn.Linear(6, K), "head_dist": nn.Linear(6, K)}
 HEADLESS = {
     "cosine": (
         lambda: nn.Sequential(nn.Linear(6, 8), Cosine(8, K)),
         X,
-        "none .* 2 nn.Linear .*'1' gives them, but it normalises",
-    ),
-    "two heads": (
-        lambda: Lambda(lambda self, x: (self.head(x) + self.head_dist(x)) / 2, **TWO),
-        X,
-        "mean of .*head.*head_dist",
+        "^none of the model's 2 linear layers gives the logits as W x .* '1' gives them, but it",
     ),
     "softmax": (
         lambda: nn.Sequential(nn.Linear(6, K), nn.Softmax(1)),
@@ -91,9 +86,9 @@ HEADLESS = {
     ),
     "follows": (lambda: nn.Sequential(nn.Linear(6, K), nn.Tanh()), X, "'0'.*something follows"),
     "convolution": (
-        lambda: nn.Sequential(nn.Conv2d(3, K, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
+        lambda: nn.Sequential(nn.Conv2d(3, K, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
         IMAGES,
-        "convolution '0'",
+        "convolution '0', whose kernel is larger than 1",
     ),
     "no layer": (lambda: nn.Sequential(nn.ReLU()), X, "none that ran has 6 outputs.*head="),
 }
@@ -152,3 +147,42 @@ def test_replace_head_inside_a_sequence():
     ]
     with pytest.raises(ValueError, match="no module 'fc'"):
         replace_head(model, "fc", new)
+
+
+class Rows(torch.utils.data.Dataset):
+    def __getitem__(self, index):
+        return X[index], int(Y[index])
+
+
+@pytest.mark.parametrize(
+    ("model", "loader", "message"),
+    [
+        (lambda: nn.Linear(6, K, device="meta"), batches(), "'weight' is on the meta device"),
+        (lambda: torch.jit.trace(net().eval(), X), batches(), "compiled by torch.jit"),
+        (net, [(X, Y, torch.arange(12))], r"is this one \(inputs, labels, index\)"),
+        (net, Rows(), r"is a data set \(Rows\); pass a loader"),
+        (net, [(X[0], 1)], "single rows, not batches"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_is_no_model_or_loader(model, loader, message):
+    with pytest.raises(ValueError, match=message):
+        extract(model(), loader)
+
+
+def test_the_cache_knows_several_layers_by_their_name(tmp_path):
+    """A mean is found again when its own weights change; logits as features are not."""
+    two = {"head": nn.Linear(6, K), "aux": nn.Linear(6, K)}
+    mean = Lambda(lambda self, x: (self.head(x) + self.aux(x)) / 2, **two)
+    biggest = Lambda(lambda self, x: torch.maximum(self.head(x), self.aux(x)), **two)
+    for model, name, files in [(mean, "mean(head, aux)", 1), (biggest, "scale(head, aux)", 2)]:
+        assert find_head(model, (X, Y)) == name
+        folder = tmp_path / name
+        folder.mkdir()
+        first = extract(model, batches(), cache=folder).z
+        assert torch.equal(extract(model, batches(), cache=folder).z, first)
+        assert len(list(folder.iterdir())) == 1
+        model.head.weight.data *= 1.5
+        extract(model, batches(), cache=folder)
+        assert len(list(folder.iterdir())) == files
+    assert Classifier.parse("sum(0.25*a, 0.75*b)").name == "sum(0.25*a, 0.75*b)"

@@ -186,7 +186,7 @@ def test_the_summary_of_any_number_of_rows_takes_little(rows):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("classes", [2, 10, 40])
+@pytest.mark.parametrize("classes", [2, 10, 31, 32, 40])
 @pytest.mark.parametrize("as_logits", [True, False])
 def test_compiled_and_torch_streams_agree(dtype, classes, as_logits):
     rng = torch.Generator().manual_seed(classes)
@@ -198,7 +198,8 @@ def test_compiled_and_torch_streams_agree(dtype, classes, as_logits):
         collect_torch(given, labels, as_logits, 15),
     )
     assert fast[0] == slow[0]
-    assert fast[1] == pytest.approx(slow[1], rel=1e-12 if dtype == torch.float64 else 1e-5)
+    exact = as_logits or dtype == torch.float64
+    assert fast[1] == pytest.approx(slow[1], rel=1e-12 if exact else 1e-5)
 
 
 def test_a_label_whose_probability_underflows_has_a_finite_nll():
@@ -208,6 +209,40 @@ def test_a_label_whose_probability_underflows_has_a_finite_nll():
             interval=True, resamples=10
         )
         assert made["nll"] == pytest.approx(nll(logits=logits, labels=np.array([0, 1])), rel=1e-6)
+
+
+def test_float32_logits_give_what_a_summary_gives():
+    """The confidence alone is rounded elsewhere: by 2**-25 of itself at most, either way."""
+    logits, labels = sample()
+    logits = logits.astype(np.float32)
+    whole = summary(logits=logits, labels=labels)
+    made = streamed(logits, labels, 1000).summary()
+    assert made["accuracy"] == whole["accuracy"]
+    assert made["mce_count"] == whole["mce_count"]
+    for name in ("nll", "brier"):
+        assert made[name] == pytest.approx(whole[name], rel=1e-12), name
+    for name in ("confidence", "ece", "mce"):
+        assert made[name] == pytest.approx(whole[name], abs=1e-7), name
+
+
+def test_of_equal_logits_the_first_counts():
+    logits = np.array([[1, 3, 3, 0], [2, 2, 2, 2], [0, 0, 0, 5]], np.float32)
+    made = Stream.of(logits=logits, labels=np.array([2, 0, 3])).summary()
+    assert made["accuracy"] == 2 / 3
+    assert made["confidence"] == pytest.approx(softmax(logits).max(1).mean(), rel=1e-7)
+
+
+@pytest.mark.parametrize("classes", [3, 50])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_logit_that_is_not_finite_is_named(bad, classes, dtype, monkeypatch):
+    """In one look: any row of a strip, any block, any place in the row."""
+    monkeypatch.setattr(inputs, "BLOCK", 2000)
+    for row, place in ((0, 0), (77, 1), (99, classes - 1)):
+        logits = np.zeros((100, classes), dtype)
+        logits[row, place] = bad
+        with pytest.raises(ValueError, match=f"logits row {row} holds {bad}"):
+            Stream.of(logits=logits, labels=np.zeros(100, dtype=int))
 
 
 def test_an_infinite_nll_and_a_single_row_have_no_interval():

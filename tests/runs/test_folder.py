@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from commands import refused
 from commands import run as cli
 
+from maccal.calibration.posthoc.temperature import TemperatureScaling
 from maccal.calibration.stage2 import Stage2
-from maccal.calibration.temperature import TemperatureScaling
 from maccal.data import load
 from maccal.data.pixels import PIXELS
 from maccal.io import FileError, write_json
@@ -33,7 +33,7 @@ from maccal.runs import (
     read_history,
 )
 from maccal.runs.beyond import extend_row
-from maccal.runs.second import Batches
+from maccal.runs.second import Batches, views_of
 from maccal.training import predict
 from maccal.training.recipe import RECIPES, Recipe
 
@@ -125,7 +125,7 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     cli(monkeypatch, "calibrate", f"runs/{run.name}", "--epochs", "5")
     new = run.with_name("digits.400-resnet8,epochs=3-maccal,epochs=5-s2")
     assert sorted(p.name for p in new.iterdir()) == FILES
-    assert read_config(new).stage2 == Stage2(epochs=5)
+    assert read_config(new).stage2 == Stage2(epochs=5).settled(trained=False)
     assert json.loads((new / "row.json").read_text())["trained"]["seconds"] > 0
     cli(monkeypatch, "evaluate", str(run), "--compare", str(new), "--resamples", "50")
     out = capsys.readouterr().out
@@ -143,7 +143,8 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hidden", [None, 16])
-@pytest.mark.parametrize("feedback", ["held-out", "mixed"])
+@pytest.mark.parametrize("feedback", ["held-out", "views"])
+@pytest.mark.filterwarnings("ignore:only .* of its training rows are right")
 def test_calibrated_runs_come_back(run, hidden, feedback):
     new = calibrate_run(run, stage2=Stage2(epochs=2, hidden=hidden), feedback=feedback)
     data = load("digits")
@@ -188,7 +189,8 @@ def test_a_temperature_as_a_run(run):
     before, after = predictions_of(run), predictions_of(new)
     np.testing.assert_allclose(after.scores * expected, before.scores, rtol=1e-3, atol=1e-3)
     assert new.name == "digits-resnet8,epochs=2-temperature-s1"
-    mixed = calibrate_run(run, method="temperature", feedback="mixed")
+    with pytest.warns(UserWarning, match="of its training rows are right"):
+        mixed = calibrate_run(run, method="temperature", feedback="mixed")
     assert mixed.name == "digits-resnet8,epochs=2-temperature,mixed-s1"
     np.testing.assert_array_equal(predictions_of(mixed).scores.argmax(1), before.scores.argmax(1))
 
@@ -351,3 +353,12 @@ def test_weights_are_plain_tensors(trained):
         1,
         10,
     )
+
+
+def test_digits_are_never_mirrored():
+    for name, pixels in PIXELS.items():
+        config = Config(name, "resnet8", "maccal", 1, None, Recipe(), feedback="views")
+        views = views_of(config, pixels)
+        assert views == ("shift" if name in ("svhn", "digits") else "mirror")
+        assert views_of(replace(config, feedback="mixed"), pixels) == "mix"
+        assert views_of(replace(config, feedback="training"), pixels) is False

@@ -361,7 +361,7 @@ from maccal.runs import Config
 from maccal.training.checkpoint import read_checkpoint
 torch.set_num_threads(1)
 load("digits")
-recipe = Recipe(epochs=6, batch_size=16, padding=1, flip=False, precision="fp32")
+recipe = Recipe(epochs=12, batch_size=16, padding=1, flip=False, precision="fp32")
 config = Config("digits", "resnet8", "vanilla", 1, 192, recipe)
 folder, rng, places = Path(sys.argv[1]), random.Random(int(sys.argv[2])), []
 file = folder / "killed" / config.name / "checkpoint.pt"
@@ -377,10 +377,12 @@ def written():
     return file.stat().st_mtime_ns if file.exists() else 0
 
 for _ in range(10):
-    child, before = started(folder / "killed"), written()
-    while written() == before:
-        time.sleep(0.001)
-    time.sleep(rng.uniform(0, 0.15))
+    child = started(folder / "killed")
+    for _ in range(rng.randint(1, 8)):  # checkpoints, one per batch
+        before = written()
+        while written() == before:
+            time.sleep(0.0005)
+    time.sleep(rng.uniform(0, 0.01))
     os.kill(child, signal.SIGKILL)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL, "it ended before it was killed"
     state = read_checkpoint(file)
@@ -405,7 +407,7 @@ def test_killed_ten_times_it_ends_with_the_same_bits(tmp_path):
     assert places == 10
     assert inside >= 7  # of them within an epoch
     whole, killed = (
-        tmp_path / name / "digits.192-resnet8,epochs=6,batch_size=16-vanilla-s1"
+        tmp_path / name / "digits.192-resnet8,epochs=12,batch_size=16-vanilla-s1"
         for name in ("whole", "killed")
     )
     assert (whole / "model.safetensors").read_bytes() == (killed / "model.safetensors").read_bytes()

@@ -133,8 +133,8 @@ def plot_shift(panels: Sequence[Shift], theme: Theme | None = None) -> Figure:
         named.append((one, ends))
     others = Line2D([], [], color=theme.quiet, alpha=OTHERS, label="other methods", linewidth=1)
     note(figure, theme, [others, calibrated_patch(theme, " at severity 0")], words_below(panels))
+    lay_out(figure)
     for one, ends in named:
-        lay_out(figure)
         name_ends(one, ends)
     return figure
 

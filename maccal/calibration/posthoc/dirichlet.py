@@ -1,0 +1,153 @@
+"""Dirichlet calibration with off-diagonal and intercept regularisation (ODIR).
+
+Kull et al. 2019, "Beyond temperature scaling: obtaining well-calibrated multiclass probabilities
+with Dirichlet calibration": softmax(W ln p + b), K (K + 1) numbers, least of
+
+    mean NLL + off_diagonal / (K (K - 1)) sum_{i != j} W_ij^2 + intercept / K sum_j b_j^2
+
+As published, the two strengths are chosen by cross-validation where none is given. Here they are
+tied, so that every held number costs the same s: off_diagonal = K (K - 1) s and intercept = K s,
+with the s of SHARES that has the least log-loss in FOLDS folds; fits go from the hardest hold to
+the weakest, each from where the last one ended. StructuredMatrixScaling needs no such choice.
+Cost on one core, 50,000 x 10: 0.2 s with given strengths, 2 s with chosen ones.
+"""
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from torch import Tensor
+
+from maccal.calibration.posthoc.inputs import (
+    LEAST,
+    Inputs,
+    back,
+    fit_inputs,
+    fitted,
+    new_inputs,
+    refuse_absent,
+    shares,
+)
+from maccal.calibration.posthoc.logistic import NoOptimum, identity, optimum, problem_of
+from maccal.metrics.inputs import Array
+
+SHARES = (1.0, 0.1, 0.01, 1e-3, 1e-4)
+FOLDS = 3
+REMEDY = "StructuredMatrixScaling has one"
+
+
+def odir(classes: int, off_diagonal: float, intercept: float) -> Tensor:
+    """What each squared number costs; the diagonal is free."""
+    each = off_diagonal / (classes * (classes - 1))
+    penalty = torch.full((classes, classes + 1), each, dtype=torch.float64)
+    penalty[:, :-1].fill_diagonal_(0)
+    penalty[:, -1] = intercept / classes
+    return penalty
+
+
+def fit_odir(logs: Tensor, labels: Tensor, held: Tensor, start: Tensor | None = None) -> Tensor:
+    """The exact theta for these costs."""
+    return optimum(problem_of("matrix", logs, labels, identity("matrix", len(held)), held), start)
+
+
+def log_loss(theta: Tensor, logs: Tensor, labels: Tensor) -> float:
+    out = logs @ theta[:, :-1].T + theta[:, -1]
+    return float(torch.nn.functional.cross_entropy(out, labels, reduction="sum"))
+
+
+def chosen_share(logs: Tensor, labels: Tensor) -> float:
+    """The cost of each held number that has the least log-loss on rows that were left out.
+
+    Fold by fold, the rows of each class are dealt out in turn, so that it is the same every time.
+    """
+    classes = logs.shape[1]
+    order = torch.argsort(labels, stable=True)
+    fold = torch.empty_like(labels)
+    fold[order] = torch.arange(len(labels)) % FOLDS
+    losses = np.zeros(len(SHARES))
+    for held_out in range(FOLDS):
+        inside = fold != held_out
+        theta = None
+        for index, share in enumerate(SHARES):
+            held = odir(classes, classes * (classes - 1) * share, classes * share)
+            theta = fit_odir(logs[inside], labels[inside], held, theta)
+            losses[index] += log_loss(theta, logs[~inside], labels[~inside])
+    return SHARES[int(losses.argmin())]
+
+
+class DirichletCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A matrix and a bias on log-probabilities, with ODIR.
+
+    inputs         "logits", or "probs" for probabilities
+    off_diagonal   lambda of ODIR; None chooses both strengths by cross-validation
+    intercept      mu of ODIR; None is that of an equal cost for each number
+
+    Fitted: weight_ (K x K), bias_ (K), off_diagonal_, intercept_, classes_, n_features_in_.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> labels = rng.integers(3, size=600)
+    >>> logits = rng.normal(size=(600, 3)) + 2 * np.eye(3)[labels]
+    >>> model = DirichletCalibration(off_diagonal=1.0).fit(logits, labels)
+    >>> model.weight_.shape, round(float(model.predict_proba(logits).sum()), 6)
+    ((3, 3), 600.0)
+    """
+
+    weight_: np.ndarray
+    bias_: np.ndarray
+    off_diagonal_: float
+    intercept_: float
+
+    def __init__(
+        self,
+        *,
+        inputs: Inputs = "logits",
+        off_diagonal: float | None = None,
+        intercept: float | None = None,
+    ) -> None:
+        self.inputs = inputs
+        self.off_diagonal = off_diagonal
+        self.intercept = intercept
+
+    def fit(self, logits: Array, labels: Array) -> "DirichletCalibration":
+        """Find the map, and the strengths where they are not given."""
+        numbers, codes = fit_inputs(logits, labels, self.inputs)
+        classes = numbers.shape[1]
+        refuse_absent(codes, classes, REMEDY)
+        logs = log_shares(numbers, self.inputs)
+        try:
+            self.off_diagonal_, self.intercept_ = self._strengths(logs, codes)
+            held = odir(classes, self.off_diagonal_, self.intercept_)
+            theta = fit_odir(logs, codes, held).numpy()
+        except NoOptimum as error:
+            raise ValueError(f"there is no best map: {error}; {REMEDY}") from None
+        self.weight_, self.bias_ = theta[:, :-1].copy(), theta[:, -1].copy()
+        return fitted(self, numbers)
+
+    def _strengths(self, logs: Tensor, labels: Tensor) -> tuple[float, float]:
+        """Lambda and mu, given or chosen."""
+        for name, value in (("off_diagonal", self.off_diagonal), ("intercept", self.intercept)):
+            if value is not None and not 0 <= value < np.inf:
+                raise ValueError(f"{name} is {value}; expected a number of at least 0, or None")
+        classes = logs.shape[1]
+        off_diagonal = self.off_diagonal
+        if off_diagonal is None:
+            off_diagonal = classes * (classes - 1) * chosen_share(logs, labels)
+        same = off_diagonal / (classes - 1)
+        return off_diagonal, same if self.intercept is None else self.intercept
+
+    def predict_proba(self, logits: Array) -> Array:
+        """Calibrated probabilities, in float64."""
+        return back(self._mapped(logits).softmax(1), logits)
+
+    def predict(self, logits: Array) -> Array:
+        """The most probable class after the map."""
+        return back(self._mapped(logits).argmax(1), logits)
+
+    def _mapped(self, logits: Array) -> Tensor:
+        logs = log_shares(new_inputs(self, logits), self.inputs)
+        return logs @ torch.from_numpy(self.weight_).T + torch.from_numpy(self.bias_)
+
+
+def log_shares(numbers: Tensor, inputs: Inputs) -> Tensor:
+    """Log-probabilities in float64."""
+    return shares(numbers, inputs).clamp_(min=LEAST).log_()

@@ -1,0 +1,117 @@
+"""The door of the post-hoc calibrators: what was said to be logits, or probabilities, and labels.
+
+Whether numbers are logits or probabilities is said by the parameter `inputs` and never guessed.
+What contradicts it is refused: rows that all lie in [0, 1] and sum to 1 are not logits, numbers
+below 0 or rows with another sum are not probabilities.
+
+    checked    the N x K numbers as they came, float32 or float64
+    scores     their logits, or log-probabilities
+    shares     their probabilities, in float64
+
+The logarithm of a probability of 0 is taken of the smallest normal float32, 1.2e-38: a softmax in
+float32 rounds to 0 what is below that.
+"""
+
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maccal.metrics.inputs import (
+    SUM_TOLERANCE,
+    Array,
+    check_labels,
+    check_logits,
+    check_probs,
+    row_sums,
+)
+
+Inputs = Literal["logits", "probs"]
+Estimator = TypeVar("Estimator", bound=Any)
+LEAST = float(np.finfo(np.float32).tiny)
+
+
+def checked(values: Array, inputs: Inputs) -> Tensor:
+    """The numbers as an N x K tensor; ValueError where they are not what was said."""
+    if inputs == "probs":
+        return checked_probs(values)
+    if inputs != "logits":
+        raise ValueError(f'inputs is {inputs!r}; say inputs="logits" or inputs="probs"')
+    logits = check_logits(values)
+    if are_probs(logits):
+        seen = "all rows lie in [0, 1] and sum to 1, so these are probabilities and not logits"
+        raise ValueError(f'{seen}; say inputs="probs"')
+    return logits
+
+
+def checked_probs(values: Array) -> Tensor:
+    try:
+        probs = check_probs(values)
+    except ValueError as error:
+        raise ValueError(f'{error} (with inputs="probs"; say inputs="logits" for logits)') from None
+    return probs if probs.dtype == torch.float64 else probs.float()
+
+
+def are_probs(logits: Tensor) -> bool:
+    """Whether every row could be a row of probabilities; the first row settles it as a rule."""
+    tolerance = SUM_TOLERANCE.get(logits.dtype, 1e-3)
+    for part in (logits[:1], logits):
+        low, high = torch.aminmax(part)
+        if low < 0 or high > 1 or bool(((row_sums(part) - 1).abs() > tolerance).any()):
+            return False
+    return True
+
+
+def scores(values: Tensor, inputs: Inputs) -> Tensor:
+    """Logits as they are; the logarithm of probabilities, in float64."""
+    if inputs == "logits":
+        return values
+    return values.double().clamp(min=LEAST).log_()
+
+
+def shares(values: Tensor, inputs: Inputs) -> Tensor:
+    """Probabilities in float64, whose rows sum to 1 exactly."""
+    wide = values.double()
+    return wide.softmax(1) if inputs == "logits" else wide / wide.sum(1, keepdim=True)
+
+
+def fit_inputs(values: Array, labels: Array, inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """Checked numbers and their labels, on the CPU."""
+    numbers = checked(values, inputs).cpu()
+    return numbers, check_labels(labels, numbers)
+
+
+def fitted(estimator: Estimator, numbers: Tensor) -> Estimator:
+    """The estimator with what scikit-learn expects of a fitted one; the last line of every fit."""
+    estimator.classes_ = np.arange(numbers.shape[1])
+    estimator.n_features_in_ = numbers.shape[1]
+    return estimator
+
+
+def new_inputs(estimator: Any, values: Array) -> Tensor:
+    """Checked numbers for a fitted estimator, on the CPU.
+
+    ValueError before fit, and for other classes than those it was fitted on.
+    """
+    name = type(estimator).__name__
+    if not hasattr(estimator, "classes_"):
+        raise ValueError(f"this {name} is not fitted yet: call fit(logits, labels) first")
+    numbers = checked(values, estimator.inputs)
+    if numbers.shape[1] != len(estimator.classes_):
+        found = f"{numbers.shape[1]} columns, and it was fitted on {len(estimator.classes_)}"
+        raise ValueError(f"{name} was given {found}; the classes must be the same")
+    return numbers.cpu()
+
+
+def back(result: Tensor, source: Array) -> Array:
+    """The result as the caller's kind of array, on the caller's device."""
+    return result.to(source.device) if isinstance(source, Tensor) else result.numpy()
+
+
+def refuse_absent(labels: Tensor, classes: int, remedy: str) -> None:
+    """ValueError where a class has no row: without regularisation its number falls for ever."""
+    counts = torch.bincount(labels, minlength=classes)
+    if bool((counts == 0).any()):
+        absent = int((counts == 0).to(torch.uint8).argmax())
+        raise ValueError(f"no row has the label {absent}, so there is no best fit; {remedy}")

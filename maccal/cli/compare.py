@@ -1,0 +1,152 @@
+"""The verb `maccal compare`: the post-hoc calibrators on the predictions of a file."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from maccal.calibration.posthoc import FAMILY
+from maccal.cli.printing import percent_range, right_aligned
+from maccal.evaluation.arrays import load_npz
+from maccal.evaluation.choosing import COMPARED, Candidate, Choice, compare_calibrators
+from maccal.evaluation.predictions import Kind, read
+from maccal.io import write_json
+from maccal.metrics import Difference
+from maccal.metrics.summaries import probability, show
+
+
+def compare(
+    file: tyro.conf.Positional[Path],
+    calibrators: tuple[str, ...] = (),
+    labels: Path | None = None,
+    kind: Kind | None = None,
+    folds: int = 5,
+    bins: int = 15,
+    resamples: int = 1000,
+    seed: int = 0,
+    json: bool = False,
+    out: Path | None = None,
+) -> None:
+    """Cross-fit every post-hoc calibrator on held-out predictions, and say which to use.
+
+    Args:
+        file: logits or probs, and labels, as for evaluate; an .npz file may have the features z of
+            the same rows too, and then MaC-Cal on features takes part.
+        calibrators: names of those to compare, such as temperature "structured matrix"; by default
+            all.
+        labels: a .npy file of labels, for a bare .npy array.
+        kind: what a bare .npy array holds, or which to use where a file has both.
+        folds: each is predicted by calibrators that were fitted on the others.
+        bins: bins of ECE.
+        resamples: draws behind the intervals and tests.
+        seed: of folds and draws.
+        json: print the numbers as JSON instead of a table.
+        out: folder for <name>.compare.json; by default nothing is written.
+    """
+    said = read(file, labels=labels, kind=kind)
+    z = load_npz(file, ("z",)).get("z") if file.suffix.lower() == ".npz" else None
+    choice = compare_calibrators(
+        said.scores,
+        said.labels,
+        inputs=said.kind,
+        z=z,
+        names=calibrators or tuple(FAMILY),
+        folds=folds,
+        bins=bins,
+        resamples=resamples,
+        seed=seed,
+    )
+    settings = {"folds": folds, "bins": bins, "resamples": resamples, "seed": seed}
+    values = {"file": file.name, **settings, **record(choice)}
+    show_choice(choice, values if json else None)
+    if out is not None:
+        written = write_json(out / f"{said.name}.compare.json", "comparison 1", values)
+        Console(stderr=json).print(Text(f"wrote {written}"), soft_wrap=True)
+
+
+def show_choice(choice: Choice, values: Mapping[str, Any] | None) -> None:
+    """The JSON, if it is given; else the table, what failed, and the advice."""
+    if values is not None:
+        print(json.dumps(values, indent=1, allow_nan=False))
+        return
+    console = Console()
+    console.print(choice_table(choice), "")
+    for name, reason in choice.failed.items():
+        console.print(Text(f"{name}: not compared, {reason}"), soft_wrap=True)
+    console.print(Text(choice.advice), soft_wrap=True)
+
+
+def choice_table(choice: Choice) -> Table:
+    """One line per calibrator; p of its NLL against the best's."""
+    result = Table(
+        "",
+        "accuracy",
+        "ECE",
+        "95 % int.",
+        "NLL",
+        "Brier",
+        "p",
+        box=None,
+        pad_edge=False,
+    )
+    for one in choice.candidates:
+        numbers = one.numbers
+        style = "bold" if one.name == choice.use else ""
+        result.add_row(
+            Text(one.name, style=style),
+            show(numbers["accuracy"], percent=True),
+            show(numbers["ece"], percent=True),
+            percent_range(numbers, "ece"),
+            show(numbers["nll"], percent=False),
+            show(numbers["brier"], percent=False),
+            chance(one.from_best, one.name == choice.best),
+        )
+    for column in result.columns:
+        column.no_wrap = True
+    return right_aligned(result)
+
+
+def chance(tested: Mapping[str, Difference], itself: bool) -> str:
+    """The p-value of the NLL; nothing against itself, or where it is infinite."""
+    if itself or "nll" not in tested or math.isnan(tested["nll"].p_value):
+        return ""
+    return probability(tested["nll"].p_value).removeprefix("p ").removeprefix("= ")
+
+
+def record(choice: Choice) -> dict[str, Any]:
+    """Plain values; what JSON cannot say, infinity and NaN, is None."""
+    return {
+        "best": choice.best,
+        "use": choice.use,
+        "advice": choice.advice,
+        "rows": [plain_row(one) for one in choice.candidates],
+        "failed": dict(choice.failed),
+    }
+
+
+def plain_row(one: Candidate) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": one.name}
+    for key in COMPARED:
+        for part in (key, f"{key}_low", f"{key}_high"):
+            row[part] = plain_number(one.numbers[part])
+    row["from_best"] = plain_tests(one.from_best)
+    row["from_temperature"] = plain_tests(one.from_temperature)
+    return row
+
+
+def plain_tests(tested: Mapping[str, Difference]) -> dict[str, dict[str, float | None]]:
+    found = {}
+    for key, difference in tested.items():
+        parts = difference._asdict()
+        found[key] = {name: plain_number(value) for name, value in parts.items()}
+    return found
+
+
+def plain_number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,212 @@
+"""compare_calibrators: every post-hoc calibrator on the same predictions, and which to use.
+
+Cross-fitted: stratified folds, each predicted by a calibrator that was fitted on the others, so
+that all rows are measured and none by a map that has seen its label. With features z of the same
+rows MaC-Cal takes part, as MaCCalClassifier on z alone.
+
+The best has the lowest NLL. The one to use is the simplest that is really worse than the best in
+none of accuracy, ECE, NLL and Brier, by paired tests at 5 % divided by the number of comparisons:
+many calibrators are compared, and the best of many is in part the luckiest.
+
+Cost: as many fits as there are folds of every calibrator, and their intervals.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from maccal.calibration.estimator import MaCCalClassifier
+from maccal.calibration.posthoc import FAMILY
+from maccal.calibration.posthoc.inputs import Inputs, fit_inputs, shares
+from maccal.metrics import Difference, Summary, compare, summary
+from maccal.metrics.arguments import check_count
+from maccal.metrics.inputs import Array
+from maccal.metrics.resampling import LEVEL
+from maccal.metrics.summaries import probability
+
+UNTOUCHED = "as it is"
+FEATURES = "MaC-Cal (z)"  # on features, of the same rows
+COMPARED = ("accuracy", "ece", "nll", "brier")
+Predict = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows to fit on, rows to predict
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One calibrator: its cross-fitted numbers, and its differences from two others."""
+
+    name: str
+    numbers: Summary
+    from_best: Mapping[str, Difference]
+    from_temperature: Mapping[str, Difference]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The calibrators, the simplest first; why some are missing; which to use, in words."""
+
+    candidates: tuple[Candidate, ...]
+    failed: Mapping[str, str]
+    best: str
+    use: str
+    advice: str
+
+
+def compare_calibrators(
+    logits: Array,
+    labels: Array,
+    *,
+    inputs: Inputs = "logits",
+    z: Array | None = None,
+    names: Sequence[str] = tuple(FAMILY),
+    folds: int = 5,
+    bins: int = 15,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Choice:
+    """Cross-fit these calibrators of FAMILY, and MaC-Cal on features z, and say which to use.
+
+    >>> rng = np.random.default_rng(0)
+    >>> labels = rng.integers(3, size=600)
+    >>> logits = 6 * rng.normal(size=(600, 3)) + 9 * np.eye(3)[labels]
+    >>> compare_calibrators(logits, labels, names=["temperature", "vector"], resamples=100).use
+    'temperature'
+    """
+    unknown = [name for name in names if name not in FAMILY]
+    if unknown or not names:
+        found = f"no calibrator {unknown[0]!r}" if unknown else "no calibrator is named"
+        raise ValueError(f"{found}; the calibrators are {', '.join(FAMILY)}")
+    numbers, codes = fit_inputs(logits, labels, inputs)
+    values, y = numbers.numpy(), codes.numpy()
+    features = None if z is None else checked_features(z, len(y))
+    folds = check_count(folds, "folds", least=2, most=len(y) // 2)
+    fold = fold_of(y, folds, seed)
+    said = {UNTOUCHED: shares(numbers, inputs).numpy()}
+    failed: dict[str, str] = {}
+    for name, predict in predictors(values, y, inputs, names, features, seed).items():
+        try:
+            said[name] = cross_fitted(predict, fold, values.shape)
+        except ValueError as error:
+            failed[name] = str(error)
+    measure = partial(summary, labels=y, bins=bins, interval=True, resamples=resamples, seed=seed)
+    measured = {name: measure(probs) for name, probs in said.items()}
+    best = min(measured, key=lambda name: score(measured[name]))
+    test = partial(compare, labels=y, bins=bins, resamples=resamples, seed=seed)
+    candidates = []
+    for name, probs in said.items():
+        base = said.get("temperature")
+        from_temperature = {} if base is None else test(base, probs)
+        candidates.append(
+            Candidate(name, measured[name], test(said[best], probs), from_temperature)
+        )
+    return chosen(tuple(candidates), failed, best)
+
+
+def checked_features(z: Array, rows: int) -> np.ndarray:
+    found = np.asarray(z)
+    if found.ndim != 2 or len(found) != rows:
+        problem = f"z has shape {found.shape}"
+        raise ValueError(f"{problem}; expected the features of the same {rows} rows")
+    return found
+
+
+def fold_of(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """The number of each row's fold: every class is spread over all folds evenly."""
+    order = np.random.default_rng(seed).permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    found = np.empty(len(labels), np.int64)
+    found[order] = np.arange(len(labels)) % folds
+    return found
+
+
+def predictors(
+    values: np.ndarray,
+    y: np.ndarray,
+    inputs: Inputs,
+    names: Sequence[str],
+    z: np.ndarray | None,
+    seed: int,
+) -> dict[str, Predict]:
+    """The simplest first, as FAMILY has them."""
+    found: dict[str, Predict] = {}
+    for name in FAMILY:
+        if name in names:
+            found[name] = partial(by_family, name, values, y, inputs)
+    if z is not None:
+        found[FEATURES] = partial(by_features, z, y, values.shape[1], seed)
+    return found
+
+
+def by_family(
+    name: str,
+    values: np.ndarray,
+    y: np.ndarray,
+    inputs: Inputs,
+    old: np.ndarray,
+    new: np.ndarray,
+) -> np.ndarray:
+    made = FAMILY[name](inputs=inputs).fit(values[old], y[old])
+    probs: np.ndarray = made.predict_proba(values[new])
+    return probs
+
+
+def by_features(
+    z: np.ndarray, y: np.ndarray, classes: int, seed: int, old: np.ndarray, new: np.ndarray
+) -> np.ndarray:
+    """A classifier of its own on the features; a class that it has not seen gets nothing."""
+    made = MaCCalClassifier(random_state=seed).fit(z[old], y[old])
+    probs = np.zeros((len(new), classes))
+    probs[:, made.classes_] = made.predict_proba(z[new])
+    return probs
+
+
+def cross_fitted(predict: Predict, fold: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Each row's probabilities, from a calibrator that was fitted on the other folds."""
+    found = np.empty(shape)
+    for number in range(fold.max() + 1):
+        new = np.flatnonzero(fold == number)
+        found[new] = predict(np.flatnonzero(fold != number), new)
+    return found
+
+
+def score(numbers: Summary) -> tuple[float, float]:
+    """What the best has least of: NLL, and Brier where all NLLs are infinite."""
+    return float(numbers["nll"]), float(numbers["brier"])
+
+
+def really_worse(candidate: Candidate, level: float) -> list[str]:
+    """The metrics in which it is worse than the best, and not by chance."""
+    if not math.isfinite(candidate.numbers["nll"]):
+        return ["nll"]
+    found = []
+    for key in COMPARED:
+        tested = candidate.from_best[key]
+        lower = tested.difference < 0
+        if tested.p_value < level and lower == (key == "accuracy"):
+            found.append(key)
+    return found
+
+
+def chosen(candidates: tuple[Candidate, ...], failed: Mapping[str, str], best: str) -> Choice:
+    """The simplest that is not really worse than the best, and the reason."""
+    level = (1 - LEVEL) / max(1, len(candidates) - 1)
+    rest = {one.name: one for one in candidates}
+    simple = [one.name for one in candidates if one.name == best or not really_worse(one, level)]
+    use = simple[0]
+    words = f"{best} has the lowest NLL, {rest[best].numbers['nll']:.4f}"
+    if use != best:
+        chance = probability(rest[use].from_best["nll"].p_value)
+        advice = f"Use {use}: {words}, but {use} is simpler and no worse than chance explains"
+        advice += f" (NLL {rest[use].numbers['nll']:.4f}, {chance})."
+    elif use == candidates[0].name:
+        advice = (
+            f"Leave it {use}: no calibrator has a lower NLL than {rest[use].numbers['nll']:.4f}."
+        )
+    else:
+        advice = f"Use {use}: {words}, and all simpler ones are worse by more than chance explains."
+    infinite = [one.name for one in candidates if not math.isfinite(one.numbers["nll"])]
+    if infinite:
+        advice += f" A label got the probability 0 from {', '.join(infinite)}."
+    return Choice(candidates, failed, best, use, advice)

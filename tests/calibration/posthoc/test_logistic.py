@@ -1,0 +1,161 @@
+"""The convex fits reach their optimum: the slope vanishes, and no other solver finds less."""
+
+import numpy as np
+import pytest
+import torch
+from made_up_predictions import made_up
+from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression
+
+from maccal.calibration.posthoc import logistic
+from maccal.calibration.posthoc.dirichlet import DirichletCalibration, log_shares, odir
+from maccal.calibration.posthoc.structured import (
+    StructuredMatrixScaling,
+    StructuredVectorScaling,
+    mixed_logs,
+    penalties,
+)
+from maccal.calibration.posthoc.vector import VectorScaling
+
+LOGITS, LABELS = made_up()
+
+
+def objective(kind, x, labels, penalty):
+    """The same value in plain operations, by autograd; theta as a flat array."""
+    centre = logistic.identity(kind, x.shape[1])
+
+    def value(flat):
+        theta = torch.tensor(flat, requires_grad=True)
+        full = theta.view_as(centre)
+        out = x * full[0] + full[1] if kind == "vector" else x @ full[:, :-1].T + full[:, -1]
+        loss = torch.nn.functional.cross_entropy(out, labels)
+        loss = loss + (penalty * (full - centre) ** 2).sum()
+        loss.backward()
+        return float(loss.detach()), theta.grad.numpy()
+
+    return value
+
+
+def problems():
+    x = torch.tensor(LOGITS).log_softmax(1)
+    labels = torch.tensor(LABELS)
+    for kind in ("vector", "matrix"):
+        shape = logistic.identity(kind, 4)
+        for cost in (0.0, 1e-3, 1.0):
+            yield kind, x, labels, torch.full_like(shape, cost)
+
+
+@pytest.mark.parametrize("problem", list(problems()))
+def test_value_slope_and_optimum(problem):
+    kind, x, labels, penalty = problem
+    value = objective(*problem)
+    centre = logistic.identity(kind, 4)
+    ours = logistic.problem_of(kind, x, labels, centre, penalty)
+    theta = centre + torch.randn(centre.shape, generator=torch.manual_seed(0), dtype=x.dtype)
+    found, slope = logistic.value_and_slope(ours, theta)
+    expected, expected_slope = value(theta.numpy().ravel())
+    assert found == pytest.approx(expected, rel=1e-13)
+    assert np.allclose(slope.numpy().ravel(), expected_slope, atol=1e-13)
+    best = logistic.optimum(ours).numpy().ravel()
+    least, flat = value(best)
+    assert np.abs(flat).max() < 2e-9
+    searched = minimize(value, best, jac=True, method="BFGS", options={"gtol": 1e-12})
+    assert least <= searched.fun + 1e-14
+
+
+@pytest.mark.parametrize("classes", [10, 30, 210])
+def test_every_kind_of_second_derivatives(classes):
+    """All of them (10 classes), class by class (30), one by one (210): the same optimum."""
+    rng = torch.Generator().manual_seed(0)
+    labels = torch.randint(classes, (1000,), generator=rng)
+    x = torch.randn(1000, classes, generator=rng, dtype=torch.float64)
+    x[torch.arange(1000), labels] += 2
+    x = x.log_softmax(1)
+    centre = logistic.identity("matrix", classes)
+    penalty = penalties("matrix", classes, 1000, 1.0)
+    problem = logistic.problem_of("matrix", x, labels, centre, penalty)
+    theta = logistic.optimum(problem)
+    assert float(logistic.value_and_slope(problem, theta)[1].abs().max()) < 1e-9
+    assert np.abs(objective("matrix", x, labels, penalty)(theta.numpy().ravel())[1]).max() < 2e-9
+
+
+@pytest.mark.parametrize("kind", ["vector", "matrix"])
+def test_second_derivatives(kind):
+    """Against the slope, numerically."""
+    x = torch.tensor(LOGITS[:50]).log_softmax(1).T.contiguous()
+    centre = logistic.identity(kind, 4)
+    nothing = torch.zeros_like(centre)
+    problem = logistic.Problem(kind, [(x, torch.tensor(LABELS[:50]))], 50, centre, nothing)
+    p, _ = logistic.probabilities(logistic.mapped(kind, centre, x))
+    known = logistic.vector_curvature if kind == "vector" else logistic.matrix_curvature
+    second = known(p, x) / 50
+    for index in range(centre.numel()):
+        nudge = torch.zeros(centre.numel(), dtype=torch.float64)
+        nudge[index] = 1e-5
+        nudge = nudge.view_as(centre)
+        up = logistic.value_and_slope(problem, centre + nudge)[1]
+        down = logistic.value_and_slope(problem, centre - nudge)[1]
+        assert torch.allclose(second[index], (up - down).flatten() / 2e-5, atol=1e-8)
+
+
+def test_the_sample_does_not_matter(monkeypatch):
+    x, y = (torch.tensor(part) for part in made_up(9000, 3))
+    centre = logistic.identity("matrix", 3)
+    problem = logistic.problem_of("matrix", x, y, centre, torch.full_like(centre, 1e-4))
+    found = logistic.optimum(problem)
+    monkeypatch.setattr(logistic, "SAMPLE", 100_000)
+    assert torch.allclose(found, logistic.optimum(problem), atol=1e-7)
+
+
+def test_dirichlet_without_regularisation_is_logistic_regression():
+    model = DirichletCalibration(off_diagonal=0.0, intercept=0.0).fit(LOGITS, LABELS)
+    logs = log_shares(torch.tensor(LOGITS), "logits").numpy()
+    free = LogisticRegression(C=np.inf, tol=1e-12, max_iter=10_000).fit(logs, LABELS)
+    assert np.allclose(model.predict_proba(LOGITS), free.predict_proba(logs), atol=1e-5)
+
+
+def test_dirichlet_strengths():
+    """The formula: off-diagonal and intercept have means, the diagonal is free."""
+    held = odir(4, 12.0, 8.0)
+    assert held[0].tolist() == [0.0, 1.0, 1.0, 1.0, 2.0]
+    model = DirichletCalibration(off_diagonal=1e9).fit(LOGITS, LABELS)
+    assert np.abs(model.weight_ - np.diag(np.diag(model.weight_))).max() < 1e-6
+    assert np.abs(model.bias_).max() < 1e-6
+    chosen = DirichletCalibration().fit(LOGITS, LABELS)
+    assert chosen.off_diagonal_ / 12 == pytest.approx(chosen.intercept_ / 4)
+    with pytest.raises(ValueError, match="off_diagonal is -1"):
+        DirichletCalibration(off_diagonal=-1.0).fit(LOGITS, LABELS)
+
+
+@pytest.mark.parametrize("row", [StructuredVectorScaling, StructuredMatrixScaling])
+def test_structured_limits(row):
+    """Held hard: the temperature, but for the share of a uniform guess. Held weakly: free."""
+    hard = row(strength=1e9).fit(LOGITS, LABELS)
+    scaled = mixed_logs(torch.tensor(LOGITS), hard.temperature_, len(LOGITS)).exp().numpy()
+    assert np.allclose(hard.predict_proba(LOGITS), scaled, atol=1e-6)
+    losses = []
+    for strength in (1e3, 1.0, 1e-3):
+        p = row(strength=strength).fit(LOGITS, LABELS).predict_proba(LOGITS)
+        losses.append(-np.log(p[np.arange(len(p)), LABELS]).mean())
+    assert losses[0] > losses[1] > losses[2]
+    with pytest.raises(ValueError, match="strength is 0"):
+        row(strength=0).fit(LOGITS, LABELS)
+
+
+def test_structured_penalties():
+    """K / N for diagonal and bias, K (K - 1) / N beside the diagonal."""
+    assert penalties("matrix", 4, 100, 1.0)[0].tolist() == [0.04, 0.12, 0.12, 0.12, 0.04]
+    assert penalties("vector", 4, 100, 0.5).tolist() == [[0.02] * 4] * 2
+
+
+def test_no_best_vector():
+    with pytest.raises(ValueError, match="no row has the label 3"):
+        VectorScaling().fit(LOGITS[LABELS < 3], LABELS[LABELS < 3])
+    with pytest.raises(ValueError, match="every label has the largest logit"):
+        VectorScaling().fit(LOGITS, LOGITS.argmax(1))
+
+
+def test_scale_of_logits_is_free():
+    small = VectorScaling().fit(LOGITS, LABELS).predict_proba(LOGITS)
+    large = VectorScaling().fit(1e6 * LOGITS, LABELS).predict_proba(1e6 * LOGITS)
+    assert np.allclose(small, large, atol=1e-7)

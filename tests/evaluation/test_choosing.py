@@ -1,0 +1,118 @@
+"""compare_calibrators: cross-fitted, tested in pairs, and the simplest that is good enough."""
+
+import json
+
+import numpy as np
+import pytest
+from commands import refused, run
+from sklearn.model_selection import cross_val_predict
+
+import maccal as mc
+from maccal.calibration import FAMILY
+from maccal.evaluation.choosing import FEATURES, compare_calibrators, fold_of
+from maccal.metrics import softmax
+
+FEW = ["temperature", "vector", "isotonic", "structured matrix"]
+
+
+def sampled(n=900, classes=3, sharpness=3.0, mixing=0.0, seed=0):
+    """Logits that are `sharpness` times too sure, and mixed up."""
+    rng = np.random.default_rng(seed)
+    true = 2 * rng.normal(size=(n, classes))
+    labels = (softmax(true).cumsum(1) > rng.random((n, 1))).argmax(1)
+    return sharpness * true @ (np.eye(classes) + mixing * np.eye(classes)[::-1]), labels
+
+
+def test_folds_are_stratified_and_repeat():
+    labels = np.repeat([0, 1, 2], [50, 20, 7])
+    fold = fold_of(labels, 5, seed=3)
+    for label, count in enumerate((50, 20, 7)):
+        sizes = np.bincount(fold[labels == label], minlength=5)
+        assert sizes.sum() == count
+        assert np.ptp(sizes) <= 1
+    assert np.array_equal(fold, fold_of(labels, 5, seed=3))
+    assert not np.array_equal(fold, fold_of(labels, 5, seed=4))
+
+
+def test_cross_fitted_as_scikit_learn_does_it():
+    logits, labels = sampled()
+    fold = fold_of(labels, 4, seed=0)
+    splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(4)]
+    choice = compare_calibrators(logits, labels, names=FEW, folds=4, resamples=50)
+    for one in choice.candidates[1:]:
+        twin = cross_val_predict(
+            FAMILY[one.name](), logits, labels, cv=splits, method="predict_proba"
+        )
+        assert one.numbers["brier"] == pytest.approx(mc.summary(twin, labels)["brier"], abs=1e-12)
+
+
+def test_noise_is_answered_by_the_simplest():
+    choice = mc.compare_calibrators(*sampled(), names=FEW, resamples=200)
+    assert choice.use == "temperature"
+    assert choice.advice.startswith("Use temperature")
+    assert choice.candidates[0].from_temperature["ece"].real
+
+
+def test_calibrated_predictions_are_left_alone():
+    choice = compare_calibrators(*sampled(sharpness=1.0), names=FEW, resamples=200)
+    assert choice.use == "as it is"
+
+
+def test_a_matrix_where_classes_are_mixed_up():
+    logits, labels = sampled(n=3000, mixing=0.6)
+    choice = compare_calibrators(logits, labels, names=FEW, resamples=200)
+    assert choice.use == choice.best == "structured matrix"
+    assert "all simpler ones are worse" in choice.advice
+
+
+def test_what_cannot_be_fitted_is_said():
+    logits, labels = sampled()
+    labels[labels == 2] = 0
+    labels[0] = 2
+    choice = compare_calibrators(logits, labels, names=["temperature", "vector"], resamples=50)
+    assert "no row has the label 2" in choice.failed["vector"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"names": ["platt"]}, "no calibrator 'platt'"),
+        ({"names": []}, "no calibrator is named"),
+        ({"folds": 1}, "folds"),
+        ({"z": np.zeros((3, 2))}, "the same 900 rows"),
+        ({"inputs": "probs"}, 'inputs="logits"'),
+    ],
+)
+def test_bad_input(change, words):
+    with pytest.raises(ValueError, match=words):
+        compare_calibrators(*sampled(), **change)
+
+
+@pytest.fixture
+def said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    logits, labels = sampled(400)
+    np.savez("said.npz", logits=logits, labels=labels, z=logits)
+    return tmp_path
+
+
+def test_the_verb(said, monkeypatch, capsys):
+    words = ("compare", "said.npz", "--resamples", "50", "--calibrators", "temperature", "vector")
+    run(monkeypatch, *words)
+    printed = capsys.readouterr().out
+    assert FEATURES in printed
+    assert "Use " in printed
+    table = printed.split("\n\n")[0]
+    assert max(map(len, table.splitlines())) <= 80
+    assert sorted(said.iterdir()) == [said / "said.npz"]
+    run(monkeypatch, *words, "--json", "--out", "made")
+    values = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in values["rows"]][1:] == ["temperature", "vector", FEATURES]
+    written = json.loads((said / "made" / "said.compare.json").read_text())
+    assert written["rows"] == values["rows"]
+
+
+def test_the_verb_refuses(said, monkeypatch, capsys):
+    words = refused(monkeypatch, capsys, "compare", "said.npz", "--calibrators", "platt")
+    assert "no calibrator 'platt'" in words
+    assert "no probs" in refused(monkeypatch, capsys, "compare", "said.npz", "--kind", "probs")
