@@ -111,7 +111,8 @@ def trained(name: str, root: Path, folder: Path) -> tuple[Any, DataSet, Pixels]:
     row = TRAINED[name]
     data = limited(data_of(row.data, root), row.limit)
     torch.manual_seed(row.seed)
-    network = build(row.model, len(data.classes)).to(memory_format=torch.channels_last)
+    network = build(row.model, len(data.classes))
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     file = folder / f"{name}.pt"
     if not file.exists():
         assert data.train is not None

@@ -87,6 +87,7 @@ def error_of(scores: Tensor, y: Tensor, temperature: float) -> float:
 
 def measured(name: str, shared: Path, root: Path, folder: Path) -> Measured:
     network, data, pixels = network_of(name, shared, root, folder)
+    assert data.train is not None
     family = FAMILIES["mirror" if pixels.mirrors else "shift"]
     rows = sample_for(family.name, Batches(data.train, pixels))
     seen = [
