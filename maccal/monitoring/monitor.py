@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from maccal.io import FileError, checksum, locked
-from maccal.metrics.arguments import Array
+from maccal.metrics.arguments import Array, check_bins
 from maccal.monitoring import store
 from maccal.monitoring.cells import Cells
 from maccal.monitoring.events import Batch, Event, Labels, Stamp
@@ -76,15 +76,28 @@ class Monitor:
         Probabilities or logits, with their labels, are the reference: rows from before the
         deployment, which the model was not trained on.
         """
-        plain = Settings(alpha, tolerance, least_accuracy, bins)
         reference = None
         if probs is not None or logits is not None or labels is not None:
-            reference = reference_cells(rows_told(probs, labels, logits), bins)
-        settings = Settings(plain.alpha, tolerance, least_accuracy, bins, reference)
+            reference = cls.reference(probs, labels, logits=logits, bins=bins)
+        settings = Settings(alpha, tolerance, least_accuracy, bins, reference)
         folder = Path(folder)
         with locked(folder):
             store.create(folder, settings)
         return cls(settings, folder)
+
+    @staticmethod
+    def reference(
+        probs: Array | None = None,
+        labels: Array | None = None,
+        *,
+        logits: Array | None = None,
+        bins: int = Settings.bins,
+    ) -> Cells:
+        """The sums of labelled rows, for Settings(reference=...) of a monitor in memory."""
+        rows = rows_told(probs, labels, logits)
+        if (rows.labels == UNKNOWN).any():
+            raise ValueError("the reference needs a label for every row")
+        return Cells.of(rows.confidence, rows.predicted == rows.labels, check_bins(bins))
 
     @classmethod
     def open(cls, folder: Path | str) -> "Monitor":
@@ -245,12 +258,6 @@ class Monitor:
                 raise ValueError(f"id {str(id_)!r} does not wait for a label: {why}")
             if not 0 <= label < classes:
                 raise ValueError(f"label {label} of id {str(id_)!r} is outside 0 .. {classes - 1}")
-
-
-def reference_cells(rows: Rows, bins: int) -> Cells:
-    if (rows.labels == UNKNOWN).any():
-        raise ValueError("the reference needs a label for every row")
-    return Cells.of(rows.confidence, rows.predicted == rows.labels, bins)
 
 
 def batch_of(stamp: Stamp, rows: Rows, ids: np.ndarray, names: tuple[str, ...], bins: int) -> Batch:
