@@ -126,6 +126,8 @@ class Changes:
 
     def rehearse(self, watch: Monitor) -> None:
         """The same on a copy: what is wrong with the last change is said before the first."""
+        if sum(one is not None for one in (self.batch, self.labels, self.other)) < 2:
+            return
         copy = Monitor(watch.settings)
         for event in watch.events.values():
             copy.take(event)

@@ -69,8 +69,8 @@ class Standing:
         if not alarm.rows:
             return f"No rows to tell whether {TITLES[alarm.name]}."
         if alarm.fired_at is None:
-            seen = f"the evidence against it is {evidence(alarm.e_value_log10)}"
-            return f"No alarm: {TITLES[alarm.name]}, as far as can be told; {seen} of {threshold}."
+            seen = f"evidence against it {evidence(alarm.e_value_log10)}, alarm at {threshold}"
+            return f"No alarm: {TITLES[alarm.name]}, as far as can be told ({seen})."
         what = {
             "calibration": "the model is not sure enough",
             "accuracy": "the accuracy is too low",
@@ -78,22 +78,32 @@ class Standing:
         }[alarm.name]
         if alarm.name == "calibration" and self.overconfident:
             what = "the model is too sure"
-        when = f"since {alarm.fired_at}, after {alarm.rows:,} rows"
-        return f"Alarm: {what} ({when}; evidence {evidence(alarm.highest_log10)} of {threshold})."
+        when = f"Alarm since {clock(alarm.fired_at)}, after {alarm.rows:,} rows"
+        seen = f"evidence {evidence(alarm.highest_log10)}, alarm at {threshold}"
+        return f"{when}: {what} ({seen})."
+
+
+def clock(time: str) -> str:
+    """A moment as people read it.
+
+    >>> clock("2026-03-01T12:30:00+00:00")
+    '2026-03-01 12:30 UTC'
+    """
+    return f"{time[:16].replace('T', ' ')} UTC"
 
 
 def evidence(log10: float) -> str:
     """An e-value as people read it.
 
     >>> evidence(1.30103), evidence(-0.5), evidence(7.2), evidence(400.0)
-    ('20.0', '0.32', '1.6e+07', '10^400')
+    ('20', '0.32', '1.6e+07', '10^400')
     """
     if log10 > 300:
         return f"10^{log10:.0f}"
     value = 10**log10
     if value >= 10_000:
         return f"{value:.1e}"
-    return f"{value:.1f}" if value >= 1 else f"{value:.2g}"
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def standing(replay: Replay, settings: Settings) -> Standing:

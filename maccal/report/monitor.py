@@ -59,10 +59,15 @@ def number_rows(found: Standing) -> list[dict[str, str]]:
         rows.append(number("ece", known.ece, ece, null))
     if expected is not None:
         meaning = f"of the {expected.rows:,} rows without labels, from their confidence"
-        cells = {"value": percent(expected.accuracy), "null": ""}
         interval = between(expected.low, expected.high)
         rows.append(
-            {"label": "Accuracy to expect", "meaning": meaning, **cells, "interval": interval}
+            {
+                "label": "Accuracy to expect",
+                "meaning": meaning,
+                "value": percent(expected.accuracy),
+                "interval": interval,
+                "null": "",
+            }
         )
     return rows
 
@@ -83,10 +88,18 @@ def period_row(one: Period) -> dict[str, str]:
     cells |= dict.fromkeys(("accuracy", "confidence", "ece", "expected"), "")
     if known is not None:
         cells["labelled"] = f"{known.rows:,}"
-        cells["accuracy"] = percent(known.accuracy)
-        cells["confidence"] = percent(known.confidence)
-        cells["ece"] = f"{percent(known.ece)} ({between(known.ece_low, known.ece_high)})"
+        cells["accuracy"] = short(known.accuracy, known.accuracy_low, known.accuracy_high)
+        cells["confidence"] = f"{100 * known.confidence:.1f} %"
+        cells["ece"] = short(known.ece, known.ece_low, known.ece_high)
     if expected is not None:
-        reach = between(expected.low, expected.high)
-        cells["expected"] = f"{percent(expected.accuracy)} ({reach})"
+        cells["expected"] = short(expected.accuracy, expected.low, expected.high)
     return cells
+
+
+def short(value: float, low: float, high: float) -> str:
+    """A share and its interval in a few letters.
+
+    >>> short(0.912, 0.9, 0.925)
+    '91.2 (90.0–92.5) %'
+    """
+    return f"{100 * value:.1f} ({100 * low:.1f}–{100 * high:.1f}) %"
