@@ -1,14 +1,16 @@
-"""The alarms of a monitor, simulated and on a real network: false alarms, delays, expected accuracy.
+"""The alarms of a monitor, simulated and on a real network: false alarms, delays, and the accuracy
+to expect.
 
-    python benchmarks/monitor.py SHARED build/networks
+    python benchmarks/monitor.py SHARED build/networks [PART ...]
 
-SHARED holds data/unpack and data/nets; about five minutes of one core. Everything is checked after
-every batch of 50 rows. Simulated: confidences are Beta(6, 1.2), at least 0.1, and outcomes are drawn
-from them; a shift takes that much off the log-odds of being right. Beside it the usual test for one
-look, |right - sum of confidences| over its standard deviation, at 5 % in every look (peeking) and at
-5 % over the number of looks (Bonferroni). Real: the public ResNet-20 on CIFAR-10, with a temperature
-from 2,500 test images and a reference of 2,500 others; then 2,500 clean images, then 2,500 corrupted
-ones. Writes results/monitor.json and results/monitor.md.
+SHARED holds data/unpack and data/nets; about six minutes of one core. PART is one of PARTS; without
+any, all are run. Simulated: confidences are Beta(6, 1.2), at least 0.1, and outcomes are drawn from
+them; a shift takes that much off the log-odds of being right. There is a look after every batch of
+50 rows, and once after every row. Beside it stands the usual test for one look, |right - sum of
+confidences| over its standard deviation, at 5 % in every look (peeking) and at 5 % over the number
+of looks (Bonferroni). Real: the public ResNet-20 on CIFAR-10, with a temperature from 2,500 test
+images and a reference of 2,500 others; then 2,500 clean images, then 2,500 corrupted ones. Writes
+results/monitor.json and results/monitor.md.
 """
 
 import json
@@ -18,10 +20,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from monitor_page import Row, page
 from networks import cifar, normalised, public
 from scipy.special import ndtri
 
@@ -51,7 +54,6 @@ QUIET = (0, 40)  # batches before the shift
 DELAYED = 200  # streams of each shift
 MOST = 400  # batches after which a shift counts as not noticed
 CORRUPTIONS = ("gaussian_noise", "fog", "jpeg_compression")
-Row = dict[str, Any]
 
 
 def confidences(rng: np.random.Generator, rows: int) -> np.ndarray:
@@ -83,13 +85,13 @@ def cells_of(confidence: np.ndarray, correct: np.ndarray) -> Cells:
 Draw = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray]]
 
 
-def drawn(shift: float = 0.0, gap: float = 0.0) -> Draw:
+def drawn(shift: float = 0.0, gap: float = 0.0, rows: int = BATCH) -> Draw:
     """A batch whose chance of being right is off by a shift of its log-odds, or by a gap."""
 
     def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        confidence = confidences(rng, BATCH)
+        confidence = confidences(rng, rows)
         chance = np.clip(chances(confidence, shift) - gap, 0, 1)
-        return confidence, rng.random(BATCH) < chance
+        return confidence, rng.random(rows) < chance
 
     return draw
 
@@ -135,32 +137,51 @@ def mean_accuracy() -> float:
 Maker = Callable[[np.random.Generator], Any]
 
 
-def false_alarms() -> list[Row]:
-    """Of streams for which the null hypothesis holds, exactly or at its edge."""
+class Case(NamedTuple):
+    """An alarm, and streams for which its null hypothesis holds, exactly or at its edge."""
+
+    name: str
+    maker: Maker
+    draw: Draw
+    looks: int = LOOKS
+
+
+def cases() -> list[Case]:
     accuracy = mean_accuracy()
     settings = Settings(ALPHA, 0.0)
-    cases: list[tuple[str, Maker, Draw]] = [
-        ("calibration", lambda rng: Calibration(settings), drawn()),
-        (
+    near = Settings(ALPHA, 0.02)
+    return [
+        Case("calibration", lambda rng: Calibration(settings), drawn()),
+        Case(
+            "calibration, a look after every row",
+            lambda rng: Calibration(settings),
+            drawn(rows=1),
+            300,
+        ),
+        Case(
             "calibration, 2 points off, tolerance 2 points",
-            lambda rng: Calibration(Settings(ALPHA, 0.02)),
+            lambda rng: Calibration(near),
             drawn(gap=0.02),
         ),
-        ("accuracy, exactly the least", lambda rng: Accuracy(settings, accuracy), drawn()),
-        ("drift, reference of 2,000 rows", Drifting, drawn()),
-        ("test for one look, peeking", lambda rng: Peeking(ALPHA), drawn()),
-        ("test for one look, Bonferroni", lambda rng: Peeking(ALPHA / LOOKS), drawn()),
+        Case("accuracy, exactly the least", lambda rng: Accuracy(settings, accuracy), drawn()),
+        Case("drift, reference of 2,000 rows", Drifting, drawn()),
+        Case("test for one look, peeking", lambda rng: Peeking(ALPHA), drawn()),
+        Case("test for one look, Bonferroni", lambda rng: Peeking(ALPHA / LOOKS), drawn()),
     ]
+
+
+def false_alarms() -> list[Row]:
+    """The share of streams in which an alarm ever fires."""
     found = []
-    for number, (name, maker, draw) in enumerate(cases):
+    for number, case in enumerate(cases()):
         start = time.process_time()
         count = 0
         for stream in range(STREAMS):
             rng = np.random.default_rng((SEED, number, stream))
-            batches = (draw(rng) for _ in range(LOOKS))
-            count += first_alarm(maker(rng), batches) is not None
+            batches = (case.draw(rng) for _ in range(case.looks))
+            count += first_alarm(case.maker(rng), batches) is not None
         low, high = wilson(count, STREAMS)
-        row = {"name": name, "streams": STREAMS, "looks": LOOKS, "alarms": count}
+        row = {"name": case.name, "streams": STREAMS, "looks": case.looks, "alarms": count}
         row |= {"share": count / STREAMS, "low": low, "high": high}
         print(row, f"{time.process_time() - start:.0f} s", flush=True)
         found.append(row)
@@ -203,9 +224,13 @@ def delay(maker: Maker, quiet: int, shift: float) -> Row:
         "shift": shift,
         "streams": DELAYED,
         "before": early,
-        "median": statistics.median_low(after),
-        "nine_tenths": None if math.isinf(far) else far,
+        "median": finite(statistics.median_low(after)),
+        "nine_tenths": finite(far),
     }
+
+
+def finite(value: float) -> float | None:
+    return None if math.isinf(value) else value
 
 
 def coverage() -> list[Row]:
@@ -286,114 +311,28 @@ def watch(
     return row
 
 
-def page(record: Row) -> str:
-    lines = ["# The alarms of a monitor", ""]
-    lines += ["<!-- Made by benchmarks/monitor.py from results/monitor.json. -->", ""]
-    lines += [*section("False alarms", record["false_alarms"], FALSE), ""]
-    lines += [
-        f"A share of {100 * ALPHA:.0f} % is allowed, over all {LOOKS} looks of a stream together, "
-        f"one after every {BATCH} rows. The interval is Wilson's, at 95 %.",
-        "",
-    ]
-    lines += [*section("Rows until the alarm", record["delays"], DELAYS), ""]
-    lines += [
-        "A shift is taken off the log-odds of being right: at a confidence of 90 %, 0.2, 0.4 and 0.8"
-        " leave 88.1, 85.8 and 80.2 %. Peeking is quick because it is wrong: see its false alarms"
-        f" above, and the streams of {DELAYED} in which it fired before anything had happened."
-        " Bonferroni has to know the number of looks beforehand.",
-        "",
-    ]
-    lines += [*section("The accuracy to expect without labels", record["coverage"], COVERED), ""]
-    lines += [
-        "How often the 95 % interval held the accuracy that 500 rows turned out to have; the"
-        " reference has 2,000 rows that are surer than those. With a shift of 0.4 the confidence is"
-        " wrong, and only the reference knows.",
-        "",
-    ]
-    lines += [*section("A real network", record["real"], REAL), ""]
-    lines += [
-        "ResNet-20 on CIFAR-10 with a temperature; 2,500 clean images, then 2,500 corrupted ones;"
-        " tolerance 2 points. The last two columns: corrupted images until the alarm, with labels"
-        " (calibration) and without (drift); below zero, before there were any; none, never. Expected"
-        " is the accuracy that the confidence and 2,500 labelled clean images promise.",
-        "",
-        f"Seed {SEED}; {record['versions']}; one run of `python benchmarks/monitor.py`.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
-
-
-def span(low: float, high: float) -> str:
-    return f"{100 * low:.1f} to {100 * high:.1f} %"
-
-
-def count(value: float | None) -> str:
-    return "none" if value is None else f"{value:,.0f}"
-
-
-Columns = dict[str, Callable[[Row], str]]
-FALSE: Columns = {
-    "": lambda row: row["name"],
-    "streams": lambda row: count(row["streams"]),
-    "with an alarm": lambda row: percent(row["share"]),
-    "95 % interval": lambda row: span(row["low"], row["high"]),
-}
-DELAYS: Columns = {
-    "": lambda row: row["name"],
-    "rows before": lambda row: count(row["quiet_rows"]),
-    "shift": lambda row: f"{row['shift']:.1f}",
-    "alarms before": lambda row: str(row["before"]),
-    "median": lambda row: count(row["median"]),
-    "nine in ten": lambda row: count(row["nine_tenths"]),
-}
-COVERED: Columns = {
-    "shift": lambda row: f"{row['shift']:.1f}",
-    "from": lambda row: row["from"],
-    "held": lambda row: percent(row["held"]),
-    "95 % interval": lambda row: span(row["low"], row["high"]),
-}
-REAL: Columns = {
-    "corruption": lambda row: row["corruption"].replace("_", " "),
-    "severity": lambda row: str(row["severity"]),
-    "accuracy": lambda row: percent(row["accuracy"]),
-    "expected": lambda row: percent(row["expected"]),
-    "its interval": lambda row: span(row["expected_low"], row["expected_high"]),
-    "ECE": lambda row: percent(row["ece"]),
-    "calibration": lambda row: count(row["calibration"]),
-    "drift": lambda row: count(row["drift"]),
+PARTS: dict[str, Callable[[Path, Path], list[Row]]] = {
+    "false_alarms": lambda shared, folder: false_alarms(),
+    "delays": lambda shared, folder: delays(),
+    "coverage": lambda shared, folder: coverage(),
+    "real": real,
 }
 
 
-def section(title: str, rows: list[Row], columns: Columns) -> list[str]:
-    lines = [f"## {title}", "", f"| {' | '.join(columns)} |"]
-    lines.append("|---|" + "---:|" * (len(columns) - 1))
-    for row in rows:
-        lines.append(f"| {' | '.join(shown(row) for shown in columns.values())} |")
-    return lines
-
-
-def main(shared: Path, folder: Path) -> None:
-    rng = np.random.default_rng(SEED)
-    sample = drawn()(rng)
+def main(shared: Path, folder: Path, *parts: str) -> None:
+    sample = drawn()(np.random.default_rng(SEED))
     ours, package = cells_of(*sample), Cells.of(*sample, BINS)
     assert np.array_equal(ours.index, package.index)
     assert np.array_equal(ours.sums, package.sums)
-    record: Row = {
-        "alpha": ALPHA,
-        "batch": BATCH,
-        "seed": SEED,
-        "versions": f"numpy {np.__version__}, torch {torch.__version__}",
-        "real": real(shared, folder),
-        "coverage": coverage(),
-        "false_alarms": false_alarms(),
-        "delays": delays(),
-    }
-    write(PROJECT / "results" / "monitor.json", json.dumps(record, indent=1) + "\n")
-    write(PROJECT / "results" / "monitor.md", page(record))
+    file = PROJECT / "results" / "monitor.json"
+    record: Row = json.loads(file.read_text()) if parts else {}
+    versions = f"numpy {np.__version__}, torch {torch.__version__}"
+    record |= {"alpha": ALPHA, "batch": BATCH, "seed": SEED, "versions": versions}
+    for part in parts or PARTS:
+        record[part] = PARTS[part](shared, folder)
+    write(file, json.dumps(record, indent=1) + "\n")
+    write(file.with_suffix(".md"), page(record))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

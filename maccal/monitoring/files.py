@@ -132,8 +132,12 @@ def known(path: Path, words: list[str] | None, classes: tuple[str, ...]) -> np.n
 
 def read_table(path: Path) -> Table:
     """All cells; FileError for a row that has more or fewer than the header."""
-    with reading(path, "a table"), open_regular(path) as file:
-        header, *rows = list(csv.reader(io.TextIOWrapper(file, encoding="utf-8-sig"))) or [[]]
+    with (
+        reading(path, "a table"),
+        open_regular(path) as file,
+        io.TextIOWrapper(file, encoding="utf-8-sig") as text,
+    ):
+        header, *rows = list(csv.reader(text)) or [[]]
         rows = [row for row in rows if row]
         if not rows:
             raise FileError(path, "no rows below the header")
