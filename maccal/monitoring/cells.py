@@ -1,7 +1,7 @@
 """The filled ones of two thousand fine bins: exact sums in little memory, and as arrays of a file.
 
 The sums are those of metrics.Bins on the grid of metrics.Stream, so they add up to the same bits in
-any order. A batch of 1,000 rows fills some hundreds of them: about 15 kB.
+any order. A batch of 1,000 rows fills some hundreds of them: about 25 kB.
 """
 
 from dataclasses import dataclass

@@ -12,8 +12,8 @@ Events are kept in the order in which they were recorded. Two states merge to th
 events, whichever is merged into which and however often. The guarantee of the alarms is one for
 each state, over the looks at that state.
 
-Cost: to append, the reading of events that other processes have added meanwhile, and one file of
-some 15 kB; to open, about a millisecond per event.
+Cost: to append 1,000 rows, five milliseconds, a file of about 50 kB, and the reading of events that
+other processes have added meanwhile; to open, about a millisecond per event.
 """
 
 from collections.abc import Callable, Iterator

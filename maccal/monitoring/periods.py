@@ -1,6 +1,6 @@
 """The course over time: batches in order of their time, gathered into at most so many periods.
 
-Cost: about 10 ms per period, for the interval of its ECE.
+Cost: about 50 ms per period, for the interval of its ECE.
 """
 
 from dataclasses import dataclass

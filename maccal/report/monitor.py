@@ -1,6 +1,6 @@
 """The page of a monitor: which alarms have fired, the course over time, all numbers.
 
-Cost: about a second, most of it the intervals of up to sixty periods and the drawing.
+Cost: about three seconds, most of them for the intervals of up to sixty periods.
 """
 
 from pathlib import Path
