@@ -43,14 +43,16 @@ ROOMS = {
     " temperature scalings tst two_stage registry model logistic estimator",
     "evaluation": "typed provenance checks older row arrays tables parquet predictions evaluated"
     " ood shift masks choosing",
+    "monitoring": "wealth cells settings alarms expected events told replay store measured standing"
+    " periods monitor files",
     "runs": "config folder state history ending second making beyond motivation",
     "bench": "paper titles grids executors lines contrasts standing judging claims",
     "report": "look diagrams keep page figures.selection figures.drawing figures.methods"
     " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
-    " figures.sparsity figures.motivation figures.before_after figures evaluation cells tables"
-    " board leaderboard",
+    " figures.sparsity figures.motivation figures.before_after figures evaluation course monitor"
+    " cells tables board leaderboard",
     "cli": "failures flags features_file printing jobs data bench report demo evaluate compare"
-    " calibrate train main",
+    " monitor calibrate train main",
 }
 ENDS = ("maccal", "maccal.__main__")
 

@@ -13,6 +13,7 @@ from maccal.cli.data import data
 from maccal.cli.demo import demo
 from maccal.cli.evaluate import evaluate
 from maccal.cli.failures import answered
+from maccal.cli.monitor import monitor
 from maccal.cli.report import report
 from maccal.cli.train import train_with, usual_recipe
 from maccal.plugins import load_plugins, without_plugins
@@ -29,6 +30,7 @@ def command() -> None:
         "calibrate": calibrate,
         "evaluate": evaluate,
         "compare": compare,
+        "monitor": monitor,
         "bench": bench,
         "report": report,
         "demo": demo,
