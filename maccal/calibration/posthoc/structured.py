@@ -24,7 +24,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor
 
 from maccal.calibration.posthoc.inputs import Inputs, back, fit_inputs, fitted, new_inputs, scores
-from maccal.calibration.posthoc.logistic import Kind, identity, optimum, problem_of
+from maccal.calibration.posthoc.logistic import optimum
+from maccal.calibration.posthoc.nearby import Kind, identity, problem_of
 from maccal.calibration.posthoc.one_number import exact_temperature
 from maccal.metrics.inputs import Array
 
