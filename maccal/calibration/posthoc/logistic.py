@@ -29,9 +29,9 @@ SHARE = 16  # or one row in SHARE, if that is more
 SHAPED = 1 << 23  # numbers that second derivatives are taken from
 STEEPEST = 1e-9  # the largest slope at the optimum
 ROUGH = 1e-5  # the same for the sample
-STEPS = 50  # before the second derivatives are taken anew
-ROUNDS = 10
-MEMORY = 30  # steps that L-BFGS remembers
+STEPS = 300  # before the second derivatives are taken anew
+ROUNDS = 4
+MEMORY = 100  # steps that L-BFGS remembers
 ROUNDING = 1e-8  # of the value, in float32: below this no step can be seen to go down
 TRUSTED = 1e-6  # differences in float32 find a slope of this share of the one they start from
 STILL_FALLS = f"the value still falls after {ROUNDS * STEPS} steps"
@@ -74,14 +74,13 @@ def by_sample(problem: Problem, theta: Tensor, enough: float) -> Tensor:
 
 
 def by_differences(problem: Problem, theta: Tensor, enough: float) -> Tensor:
-    """In rounds of one exact look and steps from there, as far as float32 can be trusted."""
+    """In rounds of one exact look and steps from there, as far as float32 can be trusted.
+
+    Where that ends nowhere, in rounds of exact looks.
+    """
     scores = [x.float() for x, _ in problem.parts]
-    rows = evenly(problem, 1 + problem.count * len(theta) // SHAPED)[0].float()
-    done = False
+    solve, past = shaped(problem, theta)
     for _ in range(ROUNDS):
-        if not done:
-            solve = curvature("matrix", theta, rows, problem.penalty + 0.5 / rows.shape[1])
-            past = Past(maxlen=MEMORY)
         here = nearby(problem, theta, scores)
         steepest = float(here.slope.abs().max())
         if steepest <= enough:
@@ -90,7 +89,22 @@ def by_differences(problem: Problem, theta: Tensor, enough: float) -> Tensor:
         theta, done = descend(here.look, theta, (here.value, here.slope), solve, least, past)
         if done and least < enough:
             return theta
+        if not done:
+            break
+    look = partial(value_and_slope, problem)
+    for _ in range(ROUNDS):
+        solve, past = shaped(problem, theta)
+        theta, done = descend(look, theta, look(theta), solve, enough, past)
+        if done:
+            return theta
     raise NoOptimum(STILL_FALLS)
+
+
+def shaped(problem: Problem, theta: Tensor) -> tuple[Solve, Past]:
+    """What divides by the second derivatives of a large matrix at theta, and no steps yet."""
+    rows = evenly(problem, 1 + problem.count * len(theta) // SHAPED)[0].float()
+    held = problem.penalty + 0.5 / rows.shape[1]
+    return curvature("matrix", theta, rows, held), Past(maxlen=MEMORY)
 
 
 def sampled(problem: Problem) -> Problem:
