@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from maccal import methods
 from maccal.calibration.mac_cal import is_open, masked_classifier, rebuild_plain, settled
+from maccal.calibration.scalings import Scaling, mapped_classifier
 from maccal.calibration.stage2 import Stage2
 from maccal.calibration.task import Calibrator, Choices
 from maccal.calibration.temperature import Temperature, scaled_classifier
@@ -33,13 +34,18 @@ TWO_STAGE = Calibrator(
     fit_images=live_head,
     plain=False,
 )
+VECTOR = Calibrator("Vector", Scaling(), mapped_classifier, needs_start=True)
 CALIBRATORS: dict[str, Calibrator] = {
     "maccal": Calibrator(
         "MaC-Cal", Stage2(), masked_classifier, rebuild_plain, looks_beyond=is_open, settle=settled
     ),
     "tst": TWO_STAGE,
     "vtst": replace(TWO_STAGE, title="V-TST", choices=TwoStage(variational=True)),
-    "temperature": Calibrator("Temperature", Temperature(), scaled_classifier, needs_start=True),
+    "temperature": Calibrator(
+        "Temperature", Temperature(), scaled_classifier, needs_start=True, only_scales=True
+    ),
+    "vector": VECTOR,
+    "matrix": replace(VECTOR, title="Matrix", choices=Scaling("matrix")),
 }
 
 

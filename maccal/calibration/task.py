@@ -70,6 +70,7 @@ class Calibrator:
     needs_images   whether these choices are fitted on images, by fit_images, and not on features
     settle         fills in choices that are left open
     needs_start    whether it changes the classifier as trained, and does not train a new one
+    only_scales    whether it does no more than divide the logits by one number
     plain          whether the head is made of linear layers, which a file of a head can hold
     """
 
@@ -82,6 +83,7 @@ class Calibrator:
     fit_images: Callable[[Choices, Images], nn.Module] | None = None
     settle: Callable[[Choices], Choices] = as_they_are
     needs_start: bool = False
+    only_scales: bool = False
     plain: bool = True
 
 

@@ -32,8 +32,14 @@ from maccal.calibration.posthoc.inputs import (
     refuse_absent,
     shares,
 )
-from maccal.calibration.posthoc.logistic import ROUGH, STEEPEST, NoOptimum, optimum
-from maccal.calibration.posthoc.nearby import identity, problem_of
+from maccal.calibration.posthoc.logistic import (
+    ROUGH,
+    STEEPEST,
+    NoOptimum,
+    identity,
+    optimum,
+    problem_of,
+)
 from maccal.metrics.inputs import Array
 
 SHARES = (1.0, 0.1, 0.01, 1e-3, 1e-4)

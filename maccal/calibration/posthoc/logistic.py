@@ -21,7 +21,11 @@ import torch
 from torch import Tensor
 
 from maccal.calibration.posthoc.curvature import FULL, Solve, curvature
+from maccal.calibration.posthoc.nearby import Kind as Kind
 from maccal.calibration.posthoc.nearby import Problem, nearby, value_and_slope
+from maccal.calibration.posthoc.nearby import identity as identity
+from maccal.calibration.posthoc.nearby import penalties as penalties
+from maccal.calibration.posthoc.nearby import problem_of as problem_of
 
 SAMPLE = 4096  # rows at least of the sample
 PER_CLASS = 24  # rows for each class, if that is more

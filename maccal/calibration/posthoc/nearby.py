@@ -62,6 +62,17 @@ def identity(kind: Kind, classes: int) -> Tensor:
     return torch.cat([torch.eye(classes), torch.zeros(classes, 1)], 1).double()
 
 
+def penalties(kind: Kind, classes: int, rows: int, strength: float) -> Tensor:
+    """What each squared number costs in structured scaling, in the shape of theta."""
+    few = strength * classes / rows
+    if kind == "vector":
+        return torch.full((2, classes), few, dtype=torch.float64)
+    penalty = torch.full((classes, classes + 1), few * (classes - 1), dtype=torch.float64)
+    penalty[:, -1] = few
+    penalty[:, :-1].fill_diagonal_(few)
+    return penalty
+
+
 def mapped(kind: Kind, theta: Tensor, x: Tensor) -> Tensor:
     """The map of a block of K x rows."""
     if kind == "vector":

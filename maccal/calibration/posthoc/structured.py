@@ -24,8 +24,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor
 
 from maccal.calibration.posthoc.inputs import Inputs, back, fit_inputs, fitted, new_inputs, scores
-from maccal.calibration.posthoc.logistic import optimum
-from maccal.calibration.posthoc.nearby import Kind, identity, problem_of
+from maccal.calibration.posthoc.logistic import Kind, identity, optimum, penalties, problem_of
 from maccal.calibration.posthoc.one_number import exact_temperature
 from maccal.metrics.inputs import Array
 
@@ -35,17 +34,6 @@ def mixed_logs(x: Tensor, temperature: float, rows: int) -> Tensor:
     share = 1 / (rows + 1)
     p = (x.double() / temperature).softmax(1)
     return p.mul_(1 - share).add_(share / x.shape[1]).log_()
-
-
-def penalties(kind: Kind, classes: int, rows: int, strength: float) -> Tensor:
-    """What each squared number costs, in the shape of theta."""
-    few = strength * classes / rows
-    if kind == "vector":
-        return torch.full((2, classes), few, dtype=torch.float64)
-    penalty = torch.full((classes, classes + 1), few * (classes - 1), dtype=torch.float64)
-    penalty[:, -1] = few
-    penalty[:, :-1].fill_diagonal_(few)
-    return penalty
 
 
 def fit_structured(

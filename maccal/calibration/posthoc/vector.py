@@ -19,8 +19,7 @@ from maccal.calibration.posthoc.inputs import (
     refuse_absent,
     scores,
 )
-from maccal.calibration.posthoc.logistic import NoOptimum, optimum
-from maccal.calibration.posthoc.nearby import identity, problem_of
+from maccal.calibration.posthoc.logistic import NoOptimum, identity, optimum, problem_of
 from maccal.calibration.posthoc.one_number import exact_temperature
 from maccal.metrics.inputs import Array
 
