@@ -37,7 +37,8 @@ ROOMS = {
     "features": "batches fingerprints mapped cache lookup table running layers classifiers finding"
     " taps extraction sampling views",
     "calibration": "solving stage2 feedback looks heads task retraining mac_cal"
-    " posthoc.inputs posthoc.one_number posthoc.temperature posthoc.ensemble posthoc.logistic"
+    " posthoc.inputs posthoc.one_number posthoc.temperature posthoc.ensemble"
+    " posthoc.nearby posthoc.curvature posthoc.logistic"
     " posthoc.vector posthoc.structured posthoc.dirichlet posthoc.one_vs_rest posthoc.beta"
     " posthoc.isotonic posthoc.histogram posthoc.spline posthoc.venn_abers posthoc.family posthoc"
     " temperature scalings tst two_stage registry model logistic estimator",

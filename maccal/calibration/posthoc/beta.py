@@ -3,8 +3,9 @@
 Kull, Silva Filho and Flach 2017, "Beta calibration: a well-founded and easily implemented
 improvement on logistic calibration for binary classifiers"; several classes one against the others,
 divided by the sum. Three numbers per class, the exact minimiser of the NLL: Newton's method from
-the optimum of a sample of rows. Where a or b would be below 0, the best fit with one or both at 0.
-Cost: about four looks at each class, 0.1 s for 50,000 x 10 on one core.
+the optimum of a sample of rows: all hits, which are few where there are many classes, and some of
+the others, which stand for more than themselves. Where a or b would be below 0, the best fit with
+one or both at 0. Cost: about three looks at each class, 0.03 s for 50,000 x 10 on one core.
 """
 
 import numpy as np
@@ -18,9 +19,9 @@ from maccal.calibration.posthoc.logistic import NoOptimum
 from maccal.calibration.posthoc.one_vs_rest import targets, together
 from maccal.metrics.inputs import Array
 
-SAMPLE = 2048  # rows at least of the sample
-SHARE = 16  # or one row in SHARE, if that is more
+SAMPLE = 4096  # rows of the sample, and all hits
 FLAT = 1e-10  # the largest slope at the optimum
+ROUGH = 1e-6  # the same for the sample
 APART = 1e-8  # a mean NLL that only rows without a mistake have
 STEPS = 60
 FACES = ((0, 1), (1,), (0,), ())  # which of a and b are not held at 0
@@ -50,11 +51,11 @@ class BetaCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, logits: Array, labels: Array) -> "BetaCalibration":
         """Find the numbers; ValueError where a class can be told apart without a mistake."""
         numbers, codes = fit_inputs(logits, labels, self.inputs)
-        features = beta_features(numbers, self.inputs)
+        columns = both_columns(numbers, self.inputs)
         maps = []
-        for c, hit in enumerate(targets(codes, len(features))):
+        for c, hit in enumerate(targets(codes, len(columns[0]))):
             try:
-                maps.append(beta_map(features[c], hit))
+                maps.append(beta_map(beta_features(columns, c), hit))
             except NoOptimum:
                 which = f"class {c} is told from the others without a mistake"
                 raise ValueError(f"{which}, so there is no best fit; fit on more rows") from None
@@ -63,9 +64,11 @@ class BetaCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, logits: Array) -> Array:
         """Calibrated probabilities, in float64."""
-        features = beta_features(new_inputs(self, logits), self.inputs)
-        pairs = zip(features, self.maps_, strict=True)
-        mapped = [expit(found[:2] @ two + found[2]) for two, found in pairs]
+        columns = both_columns(new_inputs(self, logits), self.inputs)
+        mapped = []
+        for c, found in enumerate(self.maps_):
+            two = beta_features(columns, c)[:2]
+            mapped.append(expit(found[:2] @ two + found[2]))
         return back(together(np.stack(mapped)), logits)
 
     def predict(self, logits: Array) -> Array:
@@ -73,8 +76,8 @@ class BetaCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.predict_proba(logits).argmax(1)
 
 
-def beta_features(numbers: Tensor, inputs: Inputs) -> np.ndarray:
-    """ln p and -ln(1 - p) of each class: K x 2 x N, or 1 x 2 x N for two classes.
+def both_columns(numbers: Tensor, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
+    """p and 1 - p of each class: K x N, or 1 x N for two classes.
 
     1 - p of the most probable class is the sum of the others, which loses nothing near 1.
     """
@@ -83,21 +86,29 @@ def beta_features(numbers: Tensor, inputs: Inputs) -> np.ndarray:
     top = p.argmax(0, keepdim=True)
     others = p.scatter(0, top, 0.0).sum(0, keepdim=True)
     other.scatter_(0, top, others)
-    features = np.empty((len(p), 2, p.shape[1]))
-    features[:, 0] = p.clamp_(min=LEAST).log_().numpy()
-    features[:, 1] = -other.clamp_(min=LEAST).log_().numpy()
-    return features[1:] if len(features) == 2 else features
+    first = 1 if len(p) == 2 else 0
+    return p[first:].numpy(), other[first:].numpy()
 
 
-def beta_map(two: np.ndarray, hit: np.ndarray) -> np.ndarray:
+def beta_features(columns: tuple[np.ndarray, np.ndarray], c: int) -> np.ndarray:
+    """ln p, -ln(1 - p) and 1 of a class: 3 x N."""
+    p, other = columns
+    features = np.ones((3, p.shape[1]))
+    np.log(np.maximum(p[c], LEAST), out=features[0])
+    np.log(np.maximum(other[c], LEAST), out=features[1])
+    features[1] *= -1
+    return features
+
+
+def beta_map(features: np.ndarray, hit: np.ndarray) -> np.ndarray:
     """a, b and c of one class."""
     if hit.all() or not hit.any():
         return np.array([0.0, 0.0, np.inf if hit.all() else -np.inf])
-    features = np.concatenate([two, np.ones((1, len(hit)))])
     found = []
     for face in FACES:
         used = [*face, 2]
-        value, numbers = best_logistic(features[used], hit)
+        some = features if len(face) == 2 else features[used]
+        value, numbers = best_logistic(some, hit)
         if (numbers[:-1] >= 0).all():
             whole = np.zeros(3)
             whole[used] = numbers
@@ -109,47 +120,61 @@ def beta_map(two: np.ndarray, hit: np.ndarray) -> np.ndarray:
 
 def best_logistic(features: np.ndarray, hit: np.ndarray) -> tuple[float, np.ndarray]:
     """The least mean NLL of expit(numbers @ features), and its numbers."""
-    step = max(1, min(hit.size // SAMPLE, SHARE))
-    some = hit[::step]
-    start = np.zeros(len(features))
-    if step > 1 and some.any() and not some.all():
+    start = np.ones(len(features))
+    start[-1] = 0  # the probabilities as they are, where a and b take part
+    rows, weight = sampled(hit)
+    if len(rows) < len(hit):
         try:
-            start = newton(features[:, ::step], some, start)[1]
-        except NoOptimum:
-            start = np.zeros(len(features))  # the sample is told apart; all rows may not be
-    return newton(features, hit, start)
+            start = newton(features[:, rows], hit[rows], start, weight, ROUGH)[1]
+        except NoOptimum:  # the sample is told apart; all rows may not be
+            start = np.zeros(len(features))
+    return newton(features, hit, start, np.ones(1), FLAT)
 
 
-def newton(features: np.ndarray, hit: np.ndarray, numbers: np.ndarray) -> tuple[float, np.ndarray]:
+def sampled(hit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Up to SAMPLE of the hits and as many others, evenly spread, and how many each stands for."""
+    rows, weights = [], []
+    for some in (np.flatnonzero(hit), np.flatnonzero(~hit)):
+        step = max(1, len(some) // SAMPLE)
+        rows.append(some[::step])
+        weights.append(np.full(len(rows[-1]), len(some) / len(rows[-1])))
+    weight = np.concatenate(weights)
+    return np.concatenate(rows), weight / weight.mean()
+
+
+def newton(
+    features: np.ndarray, hit: np.ndarray, numbers: np.ndarray, weight: np.ndarray, enough: float
+) -> tuple[float, np.ndarray]:
     """Newton's method with halved steps; NoOptimum where the NLL falls for ever."""
-    value, slope, second = slopes(features, hit, numbers)
+    value, slope, second = slopes(features, hit, numbers, weight)
     for _ in range(STEPS):
         if value < APART:
             break
-        if np.abs(slope).max() < FLAT:
+        if np.abs(slope).max() < enough:
             return value, numbers
         second[np.diag_indices(len(second))] *= 1 + 1e-12
         if not np.linalg.cond(second) < 1e15:
             break
         way = -np.linalg.solve(second, slope)
         length = 1.0
-        new = slopes(features, hit, numbers + way)
+        new = slopes(features, hit, numbers + way, weight)
         while not new[0] <= value + 1e-4 * length * (slope @ way) + 1e-15 and length > 1e-9:
             length /= 2
-            new = slopes(features, hit, numbers + length * way)
+            new = slopes(features, hit, numbers + length * way, weight)
         numbers = numbers + length * way
         value, slope, second = new
     raise NoOptimum("the value falls for ever")
 
 
 def slopes(
-    features: np.ndarray, hit: np.ndarray, numbers: np.ndarray
+    features: np.ndarray, hit: np.ndarray, numbers: np.ndarray, weight: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """The mean NLL, its slope and its second derivatives."""
+    """The weighted mean NLL, its slope and its second derivatives."""
+    count = len(hit)
     eta = numbers @ features
     small = np.exp(-np.abs(eta))
-    value = float((np.log1p(small) + np.maximum(eta, 0)).mean() - eta[hit].sum() / len(hit))
+    own = np.log1p(small) + np.maximum(eta, 0) - np.where(hit, eta, 0)
     p = np.where(eta > 0, 1.0, small) / (1 + small)
-    slope = features @ (p - hit) / len(hit)
-    second = (features * (p * (1 - p))) @ features.T / len(hit)
-    return value, slope, second
+    slope = features @ (weight * (p - hit)) / count
+    second = (features * (weight * p * (1 - p))) @ features.T / count
+    return float((weight * own).sum() / count), slope, second
