@@ -16,7 +16,7 @@ from maccal.calibration.posthoc.inputs import LEAST, Inputs, back, fit_inputs, f
 from maccal.calibration.posthoc.inputs import shares as shares_of
 from maccal.calibration.posthoc.logistic import NoOptimum
 from maccal.calibration.posthoc.one_vs_rest import targets, together
-from maccal.metrics.inputs import Array
+from maccal.metrics.inputs import Array, Same
 
 SAMPLE = 2048  # rows at least of the sample
 SHARE = 16  # or one row in SHARE, if that is more
@@ -61,14 +61,14 @@ class BetaCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.maps_ = np.stack(maps)
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         features = beta_features(new_inputs(self, logits), self.inputs)
         pairs = zip(features, self.maps_, strict=True)
         mapped = [expit(found[:2] @ two + found[2]) for two, found in pairs]
         return back(together(np.stack(mapped)), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
         return self.predict_proba(logits).argmax(1)
 
