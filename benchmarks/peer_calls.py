@@ -2,10 +2,10 @@
 
 The lines see
 
-    probs labels logits        2,000 rows of 5 classes in numpy, overconfident by a temperature of 1.5
+    probs labels logits        2,000 rows of 5 classes in numpy, too sure by a temperature of 1.5
     P Y L                      the same as tensors, in float32, labels in int64
     confidence correct         of the top label, in numpy
-    edge                       two rows whose confidences are 0.95 (right) and 1.0 (wrong), and labels
+    edge                       three rows of confidence 0.95 (right), 1.0 (wrong) and 0.5 (right)
     model loader               a torch network and batches of its inputs and labels
     z_train y_train            features and labels, in numpy
 
@@ -20,7 +20,7 @@ FEATURES = {
     "interval of the ECE": r"(ece|calibration).*(interval|_ci)$",
     "test of perfect calibration": r"calibration.*(p_?value|test$)",
     "reliability diagram": r"reliability|calibration_?(curve|display)|rel_diagram",
-    "sums that add up over batches": r"stream|calibration_?error_?metric",
+    "sums that add up over batches": r"calibration_?(error)?_?(metric|stream)",
     "proper score split into refinement and calibration": r"refinement|score_decomposition",
     "temperature scaling": r"temperature",
     "vector, matrix or Dirichlet scaling": r"vector_?scal|matrix_?scal|dirichlet_?(cal|scal)",
@@ -34,12 +34,12 @@ FEATURES = {
     "risk against coverage": r"aurc|risk_?cov|selective",
     "scores out of distribution": r"energy_?based|max_?softmax|fpr95|(^|_)ood|out_of_dist",
     "posterior over weights or ensembles": r"laplace$|deep_?ensemble|bayes",
-    "regression": r"regress",
+    "regression": r"regressor|regression",
     "command line": r"$^",  # an entry point, which `program` looks for
 }
 # features that a peer has only if its answer is this
 WANTED = {
-    "a confidence of exactly 1 is in the last bin": 0.475,
+    "a confidence of exactly 1 is in the last bin": 29 / 60,  # in a bin of its own: 31 / 60
     "and gives back a model of the same type": True,
 }
 
@@ -61,7 +61,9 @@ PLOT = "import matplotlib\nmatplotlib.use('agg')\n"
 
 CALLS: dict[str, dict[str, str]] = {
     "maccal": {
-        "ECE of top-label confidence": "import maccal\nanswer = maccal.summary(probs, labels)['ece']",
+        "ECE of top-label confidence": (
+            "import maccal\nanswer = maccal.summary(probs, labels)['ece']"
+        ),
         "a confidence of exactly 1 is in the last bin": (
             "import maccal\nanswer = maccal.summary(*edge, bins=10)['ece']"
         ),
@@ -75,8 +77,9 @@ CALLS: dict[str, dict[str, str]] = {
         "reliability diagram": "import maccal\nanswer = maccal.reliability(probs, labels)",
         "sums that add up over batches": (
             "import maccal\n"
-            "halves = [maccal.Stream.of(probs[s], labels[s]) for s in (slice(999), slice(999, None))]\n"
-            "answer = (halves[0] + halves[1]).summary()['ece']"
+            "first = maccal.Stream.of(probs[:999], labels[:999])\n"
+            "second = maccal.Stream.of(probs[999:], labels[999:])\n"
+            "answer = (first + second).summary()['ece']"
         ),
         "proper score split into refinement and calibration": (
             "from maccal.metrics import nll_split\nanswer = nll_split(probs, labels)"
@@ -122,7 +125,8 @@ CALLS: dict[str, dict[str, str]] = {
     "torch-uncertainty": {
         "ECE of top-label confidence": (
             TU_METRIC.format(name="CalibrationError")
-            + "answer = float(CalibrationError(task='multiclass', num_classes=5, num_bins=15)(P, Y))"
+            + "metric = CalibrationError(task='multiclass', num_classes=5, num_bins=15)\n"
+            "answer = float(metric(P, Y))"
         ),
         "a confidence of exactly 1 is in the last bin": (
             TU_METRIC.format(name="CalibrationError")
@@ -147,8 +151,8 @@ CALLS: dict[str, dict[str, str]] = {
             "answer = float(scaler.temperature[0])"
         ),
         "vector, matrix or Dirichlet scaling": (
-            TU.format(name="VectorScaler")
-            + "scaler = VectorScaler(num_classes=5, model=model)\nscaler.fit(loader, progress=False)\n"
+            TU.format(name="VectorScaler") + "scaler = VectorScaler(num_classes=5, model=model)\n"
+            "scaler.fit(loader, progress=False)\n"
             "answer = [round(float(x), 3) for x in scaler(next(iter(loader))[0])[0]]"
         ),
         "isotonic or histogram calibration": (
@@ -167,7 +171,8 @@ CALLS: dict[str, dict[str, str]] = {
             + "answer = type(TemperatureScaler(model=model)) is type(model)"
         ),
         "losses that calibrate in training": (
-            "from torch_uncertainty.losses import FocalLoss\nanswer = float(FocalLoss(gamma=3.0)(L, Y))"
+            "from torch_uncertainty.losses import FocalLoss\n"
+            "answer = float(FocalLoss(gamma=3.0)(L, Y))"
         ),
         "conformal sets": (
             TU.format(name="ConformalClsTHR")
@@ -182,7 +187,8 @@ CALLS: dict[str, dict[str, str]] = {
         ),
         "posterior over weights or ensembles": (
             "from torch_uncertainty.methods import mc_dropout\n"
-            "answer = type(mc_dropout(torch.nn.Sequential(torch.nn.Dropout(0.1), model), 4)).__name__"
+            "dropped = torch.nn.Sequential(torch.nn.Dropout(0.1), model)\n"
+            "answer = type(mc_dropout(dropped, 4)).__name__"
         ),
         "regression": (
             "from torch_uncertainty.losses import BetaNLL\n"
@@ -208,8 +214,8 @@ CALLS: dict[str, dict[str, str]] = {
             "from probmetrics.calibrators import TemperatureScalingCalibrator\n"
             "from probmetrics.splitters import AllSplitter\n"
             "from probmetrics.metrics import MetricsWithCalibration, LogLoss\n"
-            "metric = MetricsWithCalibration(LogLoss(), TemperatureScalingCalibrator(), AllSplitter(),"
-            " cal_name='ts')\n"
+            "calibrator = TemperatureScalingCalibrator()\n"
+            "metric = MetricsWithCalibration(LogLoss(), calibrator, AllSplitter(), cal_name='ts')\n"
             "found = metric.compute_all_from_labels_probs(Y, P)\n"
             "answer = {key: round(float(value), 4) for key, value in found.items()}"
         ),
@@ -262,8 +268,9 @@ CALLS: dict[str, dict[str, str]] = {
         "interval of the ECE": (
             "from torchmetrics.classification import MulticlassCalibrationError\n"
             "from torchmetrics.wrappers import BootStrapper\n"
-            "metric = BootStrapper(MulticlassCalibrationError(5), 20, quantile=torch.tensor(0.95))\n"
-            "metric.update(P, Y)\nanswer = {k: float(v) for k, v in metric.compute().items()}"
+            "bounds = torch.tensor([0.025, 0.975])\n"
+            "metric = BootStrapper(MulticlassCalibrationError(5), 20, quantile=bounds)\n"
+            "metric.update(P, Y)\nanswer = metric.compute()['quantile'].tolist()"
         ),
         "sums that add up over batches": (
             "from torchmetrics.classification import MulticlassCalibrationError\n"
@@ -289,7 +296,8 @@ CALLS: dict[str, dict[str, str]] = {
         "answer = fitted.fit(z_train[500:], y_train[500:]).predict_proba(z_train)[0].tolist()",
         "posterior over weights or ensembles": (
             "from sklearn.ensemble import BaggingClassifier\n"
-            "answer = BaggingClassifier(n_estimators=3).fit(z_train, y_train).predict_proba(z_train)[0]"
+            "fitted = BaggingClassifier(n_estimators=3).fit(z_train, y_train)\n"
+            "answer = fitted.predict_proba(z_train)[0]"
         ),
         "regression": (
             "from sklearn.linear_model import BayesianRidge\n"
@@ -302,7 +310,7 @@ CALLS: dict[str, dict[str, str]] = {
         ),
         "a confidence of exactly 1 is in the last bin": (
             "from relplot.metrics import binnedECE\n"
-            "answer = binnedECE(np.array([0.95, 1.0]), np.array([1.0, 0.0]), 10)"
+            "answer = binnedECE(edge[0].max(1), np.array([1.0, 0.0, 1.0]), 10)"
         ),
         "interval of the ECE": (
             "import relplot\n"
@@ -383,6 +391,11 @@ CALLS: dict[str, dict[str, str]] = {
         "ECE of top-label confidence": (
             "from pytorch_ood.metrics.functional import calibration_error\n"
             "answer = calibration_error(torch.tensor(confidence), torch.tensor(correct), p='1')"
+        ),
+        "a confidence of exactly 1 is in the last bin": (
+            "from pytorch_ood.metrics.functional import calibration_error\n"
+            "scores, hits = torch.tensor(edge[0].max(1)), torch.tensor([1.0, 0.0, 1.0])\n"
+            "answer = calibration_error(scores, hits, p='1', beta=2)  # equal-mass bins"
         ),
         "temperature scaling": (
             "from pytorch_ood.detector import TemperatureScaling\n"

@@ -49,7 +49,7 @@ def texts() -> tuple[list[str], torch.Tensor]:
     lines, labels = [], []
     for number, own in enumerate(each):
         others = set().union(*(other for other in each if other is not own))
-        for line in sorted(own - others)[:200]:
+        for line in sorted(own - others)[:400]:
             lines.append(line)
             labels.append(number)
     order = np.random.default_rng(0).permutation(len(lines))

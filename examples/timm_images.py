@@ -25,7 +25,7 @@ def digits() -> tuple[DataLoader, DataLoader, DataLoader]:
     generator = torch.Generator().manual_seed(0)
     x, y = (torch.tensor(part) for part in load_digits(return_X_y=True))
     x = x.float().reshape(-1, 1, 8, 8) / 16
-    x = nn.functional.interpolate(x + 0.5 * torch.randn(x.shape, generator=generator), size=32)
+    x = nn.functional.interpolate(x + 0.35 * torch.randn(x.shape, generator=generator), size=32)
     parts = ((0, 300, 50), (300, 800, 100), (800, 1797, 997))
     return tuple(  # type: ignore[return-value]
         DataLoader(TensorDataset(x[start:end], y[start:end]), batch_size=size)
@@ -33,7 +33,7 @@ def digits() -> tuple[DataLoader, DataLoader, DataLoader]:
     )
 
 
-def fine_tune(model: nn.Module, train: DataLoader, epochs: int = 12) -> None:
+def fine_tune(model: nn.Module, train: DataLoader, epochs: int = 25) -> None:
     optimiser = torch.optim.AdamW(model.parameters(), 2e-3)
     for _ in range(epochs):
         for images, labels in train:
