@@ -43,7 +43,7 @@ faults: .venv/ready-faults
 	OMP_NUM_THREADS=1 $(BIN)/python -m faults
 
 docs: .venv/ready-docs
-	$(BIN)/python docs/pages.py --check
+	$(BIN)/python benchmarks/site_pages.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site
 
 wheels: .venv/ready-release
