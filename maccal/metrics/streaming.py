@@ -68,7 +68,7 @@ class Stream:
     def of(
         cls,
         probs: Array | None = None,
-        labels: Array = None,
+        labels: Array | None = None,
         *,
         logits: Array | None = None,
         bins: int = 15,

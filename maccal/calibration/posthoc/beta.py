@@ -17,7 +17,7 @@ from maccal.calibration.posthoc.inputs import LEAST, Inputs, back, fit_inputs, f
 from maccal.calibration.posthoc.inputs import shares as shares_of
 from maccal.calibration.posthoc.logistic import NoOptimum
 from maccal.calibration.posthoc.one_vs_rest import targets, together
-from maccal.metrics.inputs import Array
+from maccal.metrics.inputs import Array, Same
 
 SAMPLE = 4096  # rows of the sample, and all hits
 FLAT = 1e-10  # the largest slope at the optimum
@@ -62,7 +62,7 @@ class BetaCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.maps_ = np.stack(maps)
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         columns = both_columns(new_inputs(self, logits), self.inputs)
         mapped = []
@@ -71,7 +71,7 @@ class BetaCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             mapped.append(expit(found[:2] @ two + found[2]))
         return back(together(np.stack(mapped)), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
         return self.predict_proba(logits).argmax(1)
 

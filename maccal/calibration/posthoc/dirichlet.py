@@ -40,7 +40,7 @@ from maccal.calibration.posthoc.logistic import (
     optimum,
     problem_of,
 )
-from maccal.metrics.inputs import Array
+from maccal.metrics.inputs import Array, Same
 
 SHARES = (1.0, 0.1, 0.01, 1e-3, 1e-4)
 FOLDS = 3
@@ -172,11 +172,11 @@ class DirichletCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         same = off_diagonal / (classes - 1)
         return off_diagonal, same if self.intercept is None else self.intercept
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         return back(self._mapped(logits).softmax(1), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
         return back(self._mapped(logits).argmax(1), logits)
 

@@ -15,7 +15,7 @@ from maccal.calibration.posthoc.inputs import Inputs, back, fit_inputs, fitted, 
 from maccal.calibration.posthoc.one_vs_rest import columns, targets, together
 from maccal.metrics.arguments import check_bins
 from maccal.metrics.binning import assign, equal_width_edges, mass_edges
-from maccal.metrics.inputs import Array
+from maccal.metrics.inputs import Array, Same
 
 
 class HistogramCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -64,14 +64,14 @@ class HistogramCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _edges(self, p: np.ndarray, bins: int) -> np.ndarray:
         return mass_edges(np.sort(p), bins) if self.equal == "mass" else equal_width_edges(bins)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         probs = columns(new_inputs(self, logits), self.inputs)
         triples = zip(probs, self.edges_, self.values_, strict=True)
         mapped = [values[bin_of(p, edges)] for p, edges, values in triples]
         return back(together(np.stack(mapped)), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
         return self.predict_proba(logits).argmax(1)
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from maccal.metrics.inputs import (
     SUM_TOLERANCE,
     Array,
+    Same,
     check_labels,
     check_logits,
     check_probs,
@@ -104,7 +105,7 @@ def new_inputs(estimator: Any, values: Array) -> Tensor:
     return numbers.cpu()
 
 
-def back(result: Tensor, source: Array) -> Array:
+def back(result: Tensor, source: Array) -> Same:
     """The result as the caller's kind of array, on the caller's device."""
     return result.to(source.device) if isinstance(source, Tensor) else result.numpy()
 

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from maccal.calibration.posthoc.inputs import Inputs, back, fit_inputs, fitted, new_inputs
 from maccal.calibration.posthoc.one_vs_rest import columns, targets, together
-from maccal.metrics.inputs import Array
+from maccal.metrics.inputs import Array, Same
 
 
 class IsotonicCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -43,13 +43,13 @@ class IsotonicCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.functions_ = [rising(p, hit) for p, hit in pairs]
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         probs = columns(new_inputs(self, logits), self.inputs)
         both = zip(probs, self.functions_, strict=True)
         return back(together(np.stack([np.interp(p, *function) for p, function in both])), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
         return self.predict_proba(logits).argmax(1)
 

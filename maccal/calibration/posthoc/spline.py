@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from maccal.calibration.posthoc.inputs import Inputs, back, fit_inputs, fitted, new_inputs, shares
 from maccal.metrics.arguments import check_count
-from maccal.metrics.inputs import Array, scan
+from maccal.metrics.inputs import Array, Same, scan
 
 
 class SplineCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -60,7 +60,7 @@ class SplineCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         p = shares(new_inputs(self, logits), self.inputs)
         confidence, top = p.max(1)
@@ -72,7 +72,7 @@ class SplineCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rest = torch.where(left > 0, rest / left.clamp(min=1e-300), even)
         return back((rest * (1 - wanted)).scatter(1, top[:, None], wanted), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the correction."""
         return self.predict_proba(logits).argmax(1)
 

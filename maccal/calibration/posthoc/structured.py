@@ -26,7 +26,7 @@ from torch import Tensor
 from maccal.calibration.posthoc.inputs import Inputs, back, fit_inputs, fitted, new_inputs, scores
 from maccal.calibration.posthoc.logistic import Kind, identity, optimum, penalties, problem_of
 from maccal.calibration.posthoc.one_number import exact_temperature
-from maccal.metrics.inputs import Array
+from maccal.metrics.inputs import Array, Same
 
 
 def mixed_logs(x: Tensor, temperature: float, rows: int) -> Tensor:
@@ -89,11 +89,11 @@ class StructuredVectorScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.n_rows_ = len(x)
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         return back(self._mapped(logits).softmax(1), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
         return back(self._mapped(logits).argmax(1), logits)
 
@@ -140,11 +140,11 @@ class StructuredMatrixScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.n_rows_ = len(x)
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         return back(self._mapped(logits).softmax(1), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
         return back(self._mapped(logits).argmax(1), logits)
 

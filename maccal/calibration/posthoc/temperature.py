@@ -22,7 +22,7 @@ from maccal.calibration.posthoc.inputs import (
 )
 from maccal.calibration.posthoc.one_number import exact_temperature, matching_temperature
 from maccal.metrics.arguments import check_share
-from maccal.metrics.inputs import Array
+from maccal.metrics.inputs import Array, Same
 
 
 class TemperatureScaling(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -66,15 +66,15 @@ class TemperatureScaling(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.temperature_ = matching_temperature(scores(numbers, self.inputs), known)
         return fitted(self, numbers)
 
-    def transform(self, logits: Array) -> Array:
+    def transform(self, logits: Array) -> Same:
         """The logits, or log-probabilities, divided by the temperature."""
         return back(self._scaled(logits), logits)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities."""
         return back(torch.softmax(self._scaled(logits), 1), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class, which no temperature changes."""
         return back(new_inputs(self, logits).argmax(1), logits)
 

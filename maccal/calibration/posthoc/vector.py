@@ -21,7 +21,7 @@ from maccal.calibration.posthoc.inputs import (
 )
 from maccal.calibration.posthoc.logistic import NoOptimum, identity, optimum, problem_of
 from maccal.calibration.posthoc.one_number import exact_temperature
-from maccal.metrics.inputs import Array
+from maccal.metrics.inputs import Array, Same
 
 REMEDY = "StructuredVectorScaling is regularised and has one"
 
@@ -62,15 +62,15 @@ class VectorScaling(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.scale_, self.bias_ = (theta[0] / temperature).numpy(), theta[1].numpy()
         return fitted(self, numbers)
 
-    def transform(self, logits: Array) -> Array:
+    def transform(self, logits: Array) -> Same:
         """The logits after the map, in float64."""
         return back(self._mapped(logits), logits)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         return back(self._mapped(logits).softmax(1), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
         return back(self._mapped(logits).argmax(1), logits)
 
