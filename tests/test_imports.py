@@ -36,7 +36,7 @@ ROOMS = {
     " mixing plp balcal registry",
     "features": "batches fingerprints mapped cache lookup table running layers classifiers finding"
     " taps extraction sampling views",
-    "calibration": "solving stage2 feedback looks heads task retraining mac_cal"
+    "calibration": "solving stage2 live feedback looks heads task retraining mac_cal"
     " posthoc.inputs posthoc.one_number posthoc.temperature posthoc.ensemble posthoc.logistic"
     " posthoc.vector posthoc.structured posthoc.dirichlet posthoc.one_vs_rest posthoc.beta"
     " posthoc.isotonic posthoc.histogram posthoc.spline posthoc.venn_abers posthoc.family posthoc"
