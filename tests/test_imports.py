@@ -43,8 +43,8 @@ ROOMS = {
     " temperature tst two_stage registry model logistic estimator",
     "evaluation": "typed provenance checks older row arrays tables parquet predictions evaluated"
     " ood shift masks choosing",
-    "runs": "config folder state history ending second making beyond motivation",
-    "bench": "paper titles grids executors lines contrasts standing judging claims",
+    "runs": "config naming folder state history ending second making beyond motivation",
+    "bench": "paper titles readings grids executors lines contrasts standing judging claims",
     "report": "look diagrams keep page figures.selection figures.drawing figures.methods"
     " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
     " figures.sparsity figures.motivation figures.before_after figures evaluation cells tables"

@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 from maccal.bench.titles import set_title, title
 from maccal.evaluation.row import Ran, Row, worded
 
+FRESH = "start=fresh"  # what a row of MaC-Cal says that starts from random weights
+
 
 class Setting(NamedTuple):
     """Where a method was tried: data set, how many of its training images (0 is all), network."""
@@ -252,12 +254,14 @@ def by_name(row: Row) -> str:
 def gathered(rows: Sequence[Row]) -> Runs:
     """The rows of runs by setting, variant and seed."""
     usual = usual_recipes(rows)
+    afresh = fresh_settings(rows)
     found: Runs = {}
     for row in sorted(rows, key=by_name):
         if row.ran is None:
             continue
         setting = setting_of(row.ran)
-        runs = found.setdefault((setting, variant_of(row.ran, usual[setting])), {})
+        made = variant_of(row.ran, usual[setting], setting in afresh)
+        runs = found.setdefault((setting, made), {})
         before = runs.setdefault(row.ran.seed, row)
         if before != row:
             raise ValueError(
@@ -270,14 +274,38 @@ def setting_of(ran: Ran) -> Setting:
     return Setting(ran.data, ran.limit or 0, ran.model)
 
 
-def variant_of(ran: Ran, usual: Mapping[str, Any]) -> Variant:
-    """The method as it was run; a recipe that is not the usual one there is a change too."""
+def variant_of(ran: Ran, usual: Mapping[str, Any], afresh: bool = False) -> Variant:
+    """The method as it was run; a recipe that is not the usual one there is a change too.
+
+    `afresh`: that MaC-Cal starts from random weights is no change there.
+    """
     other = []
     for key, value in ran.recipe.items():
         if key != "precision" and value != usual.get(key, value):
             other.append(worded(key, value))
     changed = (*other, *ran.words("settings"))
-    return Variant(ran.first, ran.second, changed, tuple(ran.words("calibration")))
+    again = ran.words("calibration")
+    if afresh:
+        again = [word for word in again if word != FRESH]
+    return Variant(ran.first, ran.second, changed, tuple(again))
+
+
+def fresh_settings(rows: Sequence[Row]) -> set[Setting]:
+    """Where MaC-Cal as it is by itself was not run, but only from random weights.
+
+    There the latter stands for it: the rows were made when that was its own way.
+    """
+    own: set[Setting] = set()
+    afresh: set[Setting] = set()
+    for row in rows:
+        if row.ran is None or row.ran.second != "maccal":
+            continue
+        words = row.ran.words("calibration")
+        if not words:
+            own.add(setting_of(row.ran))
+        if words == [FRESH]:
+            afresh.add(setting_of(row.ran))
+    return afresh - own
 
 
 def usual_recipes(rows: Sequence[Row]) -> dict[Setting, Mapping[str, Any]]:
