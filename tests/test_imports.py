@@ -36,7 +36,7 @@ ROOMS = {
     " mixing plp balcal registry",
     "features": "batches fingerprints mapped cache lookup table running layers classifiers finding"
     " taps extraction sampling views",
-    "calibration": "solving stage2 feedback looks heads task retraining mac_cal"
+    "calibration": "solving stage2 live feedback looks heads task retraining mac_cal"
     " posthoc.inputs posthoc.one_number posthoc.temperature posthoc.ensemble"
     " posthoc.nearby posthoc.curvature posthoc.logistic"
     " posthoc.vector posthoc.structured posthoc.dirichlet posthoc.one_vs_rest posthoc.beta"
@@ -46,8 +46,8 @@ ROOMS = {
     " ood shift masks choosing",
     "monitoring": "wealth cells settings alarms expected events told replay store measured standing"
     " periods monitor files",
-    "runs": "config folder state history ending second making beyond motivation",
-    "bench": "paper titles grids executors lines contrasts standing judging claims",
+    "runs": "config naming folder state history ending second making beyond motivation",
+    "bench": "paper titles readings grids executors lines contrasts standing judging claims",
     "report": "look diagrams keep page figures.selection figures.drawing figures.methods"
     " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
     " figures.sparsity figures.motivation figures.before_after figures evaluation course monitor"

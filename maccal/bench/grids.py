@@ -21,7 +21,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from maccal.calibration.stage2 import ABLATION, Stage2
+from maccal.bench.readings import BESIDE, EARLIER
+from maccal.calibration.stage2 import ABLATION, BOTTLENECK, READINGS, Stage2
 from maccal.evaluation.row import Row, read_row
 from maccal.io import FileError, read_json
 from maccal.methods.registry import COMBINATIONS, EVERY
@@ -48,6 +49,9 @@ class Scale:
     recipes: Mapping[str, Recipe]
     alphas: tuple[float, ...] = ALPHAS
     shifted: int | None = None  # test images that are corrupted; None is all
+    # by method, the settings or choices of its runs where these are not the method's own
+    own: Mapping[str, Any] = field(default_factory=dict)
+    readings: bool = True  # whether other readings of a method are run beside it
 
     @property
     def main(self) -> str:
@@ -72,6 +76,8 @@ SCALES: Mapping[str, Scale] = {
         {"cifar10": QUICK, "cifar100": replace(QUICK, epochs=13)},
         alphas=(0.2, 1.0, 5.0),
         shifted=500,
+        own=EARLIER,
+        readings=False,
     ),
 }
 
@@ -142,7 +148,24 @@ class Grid:
             self.scale.recipes[data],
             **changes,
         )
+        own = self.scale.own
+        config = replace(
+            config,
+            settings={**own.get(config.plan.first, {}), **config.settings},
+            stage2=config.stage2 or own.get(config.plan.second or ""),
+        )
         return Job(config.planned(), frozenset(extras))
+
+    def every(
+        self, data: str, model: str, method: str, *extras: Extra, **changes: Any
+    ) -> list[Job]:
+        """The run, and those of other readings of its method, where the scale has them."""
+        found = [self.job(data, model, method, *extras, **changes)]
+        plan = found[0].config.plan
+        beside = BESIDE.get(plan.second or plan.first)
+        if self.scale.readings and beside is not None:
+            found.append(self.job(data, model, method, *extras, **{**changes, **beside}))
+        return found
 
     def everywhere(
         self, methods: Sequence[str], *extras: Extra, sets: Sequence[str] | None = None
@@ -150,7 +173,7 @@ class Grid:
         found = []
         for data in sets or self.scale.networks:
             for model, name in product(self.scale.networks[data], methods):
-                found.append(self.job(data, model, name, *extras))
+                found += self.every(data, model, name, *extras)
         return found
 
 
@@ -158,9 +181,15 @@ CIFARS = ("cifar10", "cifar100")
 
 
 def ablation(grid: Grid) -> list[Job]:
-    jobs = [grid.job(data, grid.scale.last, "vanilla") for data in CIFARS]
-    # the last: all steps but the restructured head
-    heads = [*(Stage2.ablation(row) for row in ABLATION), Stage2()]
+    """Table 5 under each reading of its masks, and all steps but the restructured head."""
+    jobs = []
+    for data in CIFARS:
+        jobs.append(grid.job(data, grid.scale.last, "vanilla"))
+        jobs += grid.every(data, grid.scale.last, "maccal")
+    readings = READINGS if grid.scale.readings else READINGS[:1]
+    heads = [Stage2(start="fresh")]
+    for row, reading in product(ABLATION, readings):
+        heads.append(Stage2.ablation(row, reading))
     for data, head in product(CIFARS, heads):
         jobs.append(grid.job(data, grid.scale.last, "maccal", stage2=head))
     return jobs
@@ -169,21 +198,33 @@ def ablation(grid: Grid) -> list[Job]:
 def mixup(grid: Grid) -> list[Job]:
     found = []
     for alpha, name in product(grid.scale.alphas, ("mixup", "mit", "mixup+maccal")):
-        found.append(grid.job("cifar10", grid.scale.main, name, settings={"alpha": alpha}))
+        found += grid.every("cifar10", grid.scale.main, name, settings={"alpha": alpha})
     return found
 
 
 def gamma(grid: Grid) -> list[Job]:
     """Feedback from the training rows, without held-out labels: there alone gamma matters.
 
-    From mixed images it needs none.
+    From changed images it needs none.
     """
-    heads = [Stage2(statistics="deployed", gamma=value) for value in GAMMAS]
-    jobs = [
-        grid.job("cifar100", grid.scale.last, "maccal", stage2=head, feedback="training")
-        for head in heads
-    ]
-    return jobs + [grid.job(data, grid.scale.last, "maccal", feedback="mixed") for data in CIFARS]
+    own = grid.scale.own.get("maccal", Stage2())
+    sets = CIFARS if grid.scale.readings else ("cifar100",)
+    heads = [own, Stage2(hidden=BOTTLENECK)] if grid.scale.readings else [own]
+    feedbacks = ("mixed", "views") if grid.scale.readings else ("mixed",)
+    jobs = []
+    for data, head, value in product(sets, heads, GAMMAS):
+        told = replace(head, statistics="deployed", gamma=value)
+        jobs.append(grid.job(data, grid.scale.last, "maccal", stage2=told, feedback="training"))
+    for data, feedback in product(CIFARS, feedbacks):
+        jobs.append(grid.job(data, grid.scale.last, "maccal", feedback=feedback))
+    return jobs
+
+
+def motivation(grid: Grid) -> list[Job]:
+    found = []
+    for name in ("vanilla", "maccal"):
+        found += grid.every("cifar10", grid.scale.main, name, "motivation")
+    return found
 
 
 GRIDS: Mapping[str, Callable[[Grid], list[Job]]] = {
@@ -198,9 +239,7 @@ GRIDS: Mapping[str, Callable[[Grid], list[Job]]] = {
     "mixup": mixup,
     "gamma": gamma,
     "sparsity": lambda grid: grid.everywhere(["maccal"]),
-    "motivation": lambda grid: [
-        grid.job("cifar10", grid.scale.main, name, "motivation") for name in ("vanilla", "maccal")
-    ],
+    "motivation": motivation,
 }
 
 

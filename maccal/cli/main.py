@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import tyro
 
 from maccal.cli.bench import bench
-from maccal.cli.calibrate import calibrate
+from maccal.cli.calibrate import calibrate, usual_choices
 from maccal.cli.compare import compare
 from maccal.cli.data import data
 from maccal.cli.demo import demo
@@ -27,7 +28,7 @@ def command() -> None:
     load_plugins(files)
     verbs: dict[str, Callable[..., Any]] = {
         "train": train_with(usual_recipe(words)),
-        "calibrate": calibrate,
+        "calibrate": partial(calibrate, config=usual_choices(words)),
         "evaluate": evaluate,
         "compare": compare,
         "monitor": monitor,

@@ -50,7 +50,10 @@ def report(
     lines = []
     for file in rows if upgrade else ():
         if not file.is_dir():
+            from maccal.runs.naming import rename_rows  # here: it imports torch
+
             lines.append(f"{file}: {upgraded(file)} rows of an older format are of this one now")
+            lines.append(f"{file}: {rename_rows(file)} rows have other names by today's defaults")
     book = Book.of(distinct(chain.from_iterable(placed_rows(file) for file in rows)))
     files: dict[Path, str | bytes] = {out: leaderboard_page(book, title=title)}
     lines += [f"{claim.verdict:15} {claim.words}" for claim in claims(book)]
