@@ -4,12 +4,12 @@ The sums are those of metrics.Bins on the grid of metrics.Stream, so they add up
 any order. A batch of 1,000 rows fills some hundreds of them: about 25 kB.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from maccal.metrics import Bins
-from maccal.metrics.inputs import Array
 from maccal.metrics.sketch import fine_grid
 
 
@@ -21,7 +21,12 @@ class Cells:
     sums: np.ndarray
 
     @classmethod
-    def of(cls, confidence: Array, correct: Array, bins: int) -> "Cells":
+    def of(
+        cls,
+        confidence: Sequence[float] | np.ndarray,
+        correct: Sequence[int] | np.ndarray,
+        bins: int,
+    ) -> "Cells":
         """The sums of these rows, of which there may be none."""
         if len(confidence) == 0:
             return cls(np.zeros(0, np.int64), np.zeros((5, 0)))
