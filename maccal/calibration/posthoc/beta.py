@@ -4,8 +4,9 @@ Kull, Silva Filho and Flach 2017, "Beta calibration: a well-founded and easily i
 improvement on logistic calibration for binary classifiers"; several classes one against the others,
 divided by the sum. Three numbers per class, the exact minimiser of the NLL: Newton's method from
 the optimum of a sample of rows: the hits and near misses, which are few where there are many
-classes, and some of the others, which stand for more than themselves. Where a or b would be below 0, the best fit with
-one or both at 0. Cost: about three looks at each class, 0.03 s for 50,000 x 10 on one core.
+classes, and some of the others, which stand for more than themselves. Where a or b would be below
+0, the best fit with one or both at 0. Cost: about three looks at each class, 0.03 s for 50,000 x 10
+on one core.
 """
 
 import numpy as np
