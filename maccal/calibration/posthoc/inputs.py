@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
+from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 from maccal.metrics.inputs import (
@@ -97,7 +98,7 @@ def new_inputs(estimator: Any, values: Array) -> Tensor:
     """
     name = type(estimator).__name__
     if not hasattr(estimator, "classes_"):
-        raise ValueError(f"this {name} is not fitted yet: call fit(logits, labels) first")
+        raise NotFittedError(f"this {name} is not fitted yet: call fit(logits, labels) first")
     numbers = checked(values, estimator.inputs)
     if numbers.shape[1] != len(estimator.classes_):
         found = f"{numbers.shape[1]} columns, and it was fitted on {len(estimator.classes_)}"

@@ -7,7 +7,7 @@ passes over the logits, 0.03 s for 50,000 x 10 and 0.5 s for 50,000 x 100 on one
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from torch import Tensor
 
 from maccal.calibration.posthoc.inputs import (
@@ -26,7 +26,7 @@ from maccal.metrics.inputs import Array, Same
 REMEDY = "StructuredVectorScaling is regularised and has one"
 
 
-class VectorScaling(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class VectorScaling(TransformerMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A factor and a bias for the logit of each class.
 
     inputs   "logits", or "probs" for probabilities, whose logarithm is scaled
