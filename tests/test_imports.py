@@ -27,7 +27,8 @@ ROOMS = {
     " resampling summaries sketch streaming paired",
     "data": "split"
     " download.sources download.archives download.transfer download.verified download.sets download"
-    " corruptions.blurs corruptions.weather corruptions.digital corruptions.registry corruptions"
+    " corruptions.blurs corruptions.weather corruptions.digital corruptions.registry"
+    " corruptions.stored corruptions"
     " readers.pickles readers.matlab readers.cifar readers.cifar_c readers.svhn readers.tiny"
     " readers.digits readers",
     "models": "net resnet densenet",

@@ -21,6 +21,7 @@ from maccal.evaluation.row import read_row, read_rows, write_rows
 from maccal.io import FileError
 from maccal.runs import extend_row, make_run, motivation_run, ood_run, shift_run
 
+CORRUPTED = ".corrupted"  # beside the runs: images that all of them are shown
 OUTSIDE = {"cifar10": ("svhn", "cifar100"), "cifar100": ("svhn", "cifar10")}
 
 
@@ -42,7 +43,9 @@ def make_job(job: Job, place: Place) -> None:
         sets = OUTSIDE[job.config.data]
         extend_row(folder, ood=ood_run(folder, sets, place.root, device=device))
     if "shift" in missing:
-        shifted = shift_run(folder, place.root, limit=place.shifted, device=device)
+        cache = place.runs / CORRUPTED / job.config.data
+        limit = place.shifted
+        shifted = shift_run(folder, place.root, cache=cache, limit=limit, device=device)
         extend_row(folder, shift=shifted)
     if "motivation" in missing:
         extend_row(folder, motivation=motivation_run(folder, place.root))
