@@ -68,10 +68,10 @@ def bench(
     <results>/bench-<scale>.jsonl.
 
     Args:
-        grids: table1, ood, combine, cost, ablation, shift, mixup, gamma, sparsity, motivation, or
-            all.
+        grids: table1, ood, combine, cost, ablation, shift, mixup, gamma, sparsity, motivation,
+            networks, or all.
         scale: paper is the paper's protocol; cpu the same grid on subsets with a small network.
-        seeds: every run is made with each.
+        seeds: every run is made with each; a scale may have methods with the first alone.
         show_plan: say what is there, what is missing and what it will cost, and make nothing.
         executor: processes on this machine, or a Ray cluster.
         workers: processes at a time on this machine, which share its cores; by default 1.
