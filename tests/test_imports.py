@@ -45,7 +45,8 @@ ROOMS = {
     "evaluation": "typed provenance checks older row arrays tables parquet predictions evaluated"
     " ood shift masks choosing",
     "runs": "config folder state history ending second making beyond motivation",
-    "bench": "paper titles grids executors lines contrasts standing judging claims",
+    "bench": "paper titles grids executors lines contrasts standing judging comparing readings"
+    " sweeps costs claims",
     "report": "look diagrams keep page figures.selection figures.drawing figures.methods"
     " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
     " figures.sparsity figures.motivation figures.before_after figures evaluation cells tables"

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from made_up_rows import HERE, SHAPE, row, seeded
 
 from maccal.bench.claims import claims
 from maccal.bench.contrasts import contrast
@@ -23,8 +24,7 @@ from maccal.bench.lines import Book, Setting, spread
 from maccal.bench.standing import standing
 from maccal.calibration.stage2 import ABLATION, Stage2
 from maccal.cli.report import report
-from maccal.evaluation.older import changes, stages
-from maccal.evaluation.row import DiagramBin, Ran, Row, row_of, write_rows
+from maccal.evaluation.row import Row, row_of, write_rows
 from maccal.methods.registry import COMBINATIONS, METHODS
 from maccal.report.board import HEADINGS, board
 from maccal.report.figures import FIGURES, draw_all, rendered
@@ -32,76 +32,6 @@ from maccal.report.leaderboard import leaderboard_page
 from maccal.report.tables import tables
 
 NASTY = "<script>alert('x')</script><img src=x onerror=alert(1)> & \"quotes\" </script><!--"
-SHAPE = [[50, 0.3, 0.25], [150, 0.62, 0.5], [800, 0.96, 0.9]]
-HERE = Setting("cifar10", 0, "resnet8")
-
-
-def row(
-    method,
-    seed=1,
-    ece=0.05,
-    *,
-    data="cifar10",
-    model="resnet8",
-    limit=None,
-    variant=None,
-    width=0.01,
-    seconds=100.0,
-    **more,
-):
-    """A row with an interval of ECE of this width and a null band from 0.5 to 1.2 %.
-
-    `variant` says what is not the method's own, as the names of runs do.
-    """
-    about = {key: more.pop(key, None) for key in ("feedback", "stage2")}
-    settings = more.pop("settings", {})
-    numbers = {
-        "ece": ece,
-        "ece_low": ece - width / 2,
-        "ece_high": ece + width / 2,
-        "ece_null_low": 0.005,
-        "ece_null_high": 0.012,
-        "accuracy": 0.9,
-        "accuracy_low": 0.895,
-        "accuracy_high": 0.905,
-        "aece": ece,
-        "mce": 3 * ece,
-        "nll": 0.4 + ece,
-    }
-    for key in ("aece", "mce"):
-        numbers |= {f"{key}_low": 0.9 * numbers[key], f"{key}_high": 1.1 * numbers[key]}
-    for key in ("accuracy", "aece", "mce"):
-        numbers |= {f"{key}_null_low": 0.01, f"{key}_null_high": 0.02}
-    if "accuracy" in more:
-        numbers["accuracy"] = more.pop("accuracy")
-    first, second = stages(method)
-    place = f"{data}.{limit}-{model}" if limit else f"{data}-{model}"
-    run = {"data": data, "model": model, "limit": limit, "seed": seed}
-    words = changes(f"{place}-{variant or method}-s{seed}", run, second)
-    return Row(
-        f"{place}-{variant or method}-s{seed}",
-        ran=Ran(
-            data,
-            model,
-            first,
-            second,
-            seed,
-            limit=limit,
-            settings=settings,
-            calibration=about["stage2"],
-            feedback=about["feedback"],
-            changes=tuple(words),
-        ),
-        trained={"epochs": 24, "seconds": seconds},
-        diagram=tuple(DiagramBin(*one) for one in SHAPE),
-        verdict=more.pop("verdict", "Overconfident."),
-        numbers=numbers,
-        **more,
-    )
-
-
-def seeded(method, eces, **more):
-    return [row(method, seed, ece, **more) for seed, ece in enumerate(eces, 1)]
 
 
 def line(rows, variant="maccal"):
@@ -253,8 +183,8 @@ def test_a_title_that_is_not_unicode(tmp_path):
 
 
 def test_nothing_is_claimed_without_rows():
-    assert {c.verdict for c in claims([])} == {"not measured"}
-    assert {c.verdict for c in claims([Row("x", error="y")])} == {"not measured"}
+    assert {c.verdict for c in claims([])} == {"not judged"}
+    assert {c.verdict for c in claims([Row("x", error="y")])} == {"not judged"}
 
 
 def everyone(ours, others=(0.050, 0.051, 0.053)):
@@ -298,18 +228,24 @@ def test_the_yardstick_has_no_rank_and_refutes_nothing():
 def test_lowest_of_some_is_not_lowest_of_all():
     rows = [r for r in everyone((0.020, 0.021, 0.022)) if r.ran.method != "dfl"]
     found = claim(rows, "MaC-Cal has the lowest ECE of all methods, averaged")
-    assert found.verdict == "not measured"
+    assert found.verdict == "not judged"
     assert found.evidence.endswith("Not measured everywhere: DFL.")
 
 
-def test_rank_needs_seeds():
-    assert (
-        claim(everyone((0.020, 0.021, 0.022)), "MaC-Cal has the best mean rank").verdict == "holds"
-    )
-    assert (
-        claim(everyone((0.020,), (0.05,)), "MaC-Cal has the best mean rank").verdict
-        == "cannot be told"
-    )
+@pytest.mark.parametrize(
+    ("ours", "others", "verdict"),
+    [
+        ((0.020, 0.021, 0.022), (0.050, 0.051, 0.053), "holds"),
+        ((0.020, 0.060, 0.045), (0.050, 0.051, 0.053), "cannot be told"),
+        ((0.080, 0.081, 0.082), (0.050, 0.051, 0.053), "does not hold"),
+        ((0.020,), (0.050,), "holds"),  # by the intervals of one seed
+        ((0.049,), (0.050,), "cannot be told"),
+    ],
+)
+def test_the_best_rank(ours, others, verdict):
+    found = claim(everyone(ours, others), "MaC-Cal has the best mean rank")
+    assert found.verdict == verdict
+    assert ("intervals of one seed" in found.evidence) == (len(ours) == 1)
 
 
 @pytest.mark.parametrize(
@@ -322,7 +258,7 @@ def test_added_to_others(last, verdict):
         rows += [row(name.removesuffix("+maccal"), 1, 0.05), row(name, 1, with_ours)]
     assert claim(rows, "Adding MaC-Cal").verdict == verdict
     assert claim(rows[2:], "Adding MaC-Cal").verdict == (
-        "does not hold" if last == 0.09 else "not measured"
+        "does not hold" if last == 0.09 else "not judged"
     )
 
 
@@ -382,18 +318,33 @@ def step_rows(eces):
 
 
 def test_every_step_of_the_ablation():
-    assert claim(step_rows([0.20, 0.16, 0.12, 0.08, 0.06, 0.04]), "Every step").verdict == "holds"
     assert (
-        claim(step_rows([0.20, 0.16, 0.12, 0.08, 0.10, 0.04]), "Every step").verdict
+        claim(
+            step_rows([0.20, 0.16, 0.12, 0.08, 0.06, 0.04]),
+            "Every step of the ablation lowers ECE, if masks multiply",
+        ).verdict
+        == "holds"
+    )
+    assert (
+        claim(
+            step_rows([0.20, 0.16, 0.12, 0.08, 0.10, 0.04]),
+            "Every step of the ablation lowers ECE, if masks multiply",
+        ).verdict
         == "does not hold"
     )
     assert (
-        claim(step_rows([0.20, 0.16, 0.12, 0.08, 0.08, 0.04]), "Every step").verdict
+        claim(
+            step_rows([0.20, 0.16, 0.12, 0.08, 0.08, 0.04]),
+            "Every step of the ablation lowers ECE, if masks multiply",
+        ).verdict
         == "cannot be told"
     )
     assert (
-        claim(step_rows([0.20, 0.16, 0.12, 0.08, 0.06, 0.04])[2:], "Every step").verdict
-        == "not measured"
+        claim(
+            step_rows([0.20, 0.16, 0.12, 0.08, 0.06, 0.04])[2:],
+            "Every step of the ablation lowers ECE, if masks multiply",
+        ).verdict
+        == "not judged"
     )
 
 
@@ -427,7 +378,7 @@ def test_sensitivity_to_gamma():
         "holds",
         "does not hold",
     ]
-    assert claim(steady[:3], "MaC-Cal is hardly").verdict == "not measured"
+    assert claim(steady[:3], "MaC-Cal is hardly").verdict == "not judged"
 
 
 def test_elsewhere_and_shift():
@@ -438,15 +389,22 @@ def test_elsewhere_and_shift():
             "auroc_high": auroc + 0.005,
             "fpr95": 0.5,
         }
-        return {"ood": {"mean": mean}, "shift": {"overall": {"ece_pooled_mean": ece}}}
+        overall = {"ece_pooled_mean": ece, "ece": ece + 0.03}
+        return {"ood": {"mean": mean}, "shift": {"overall": overall}}
 
     one = [row("vanilla", 1, **parts(0.85, 0.2)), row("maccal", 1, **parts(0.88, 0.1))]
-    assert claim(one, "MaC-Cal tells").verdict == "holds"
+    tells = "MaC-Cal tells images from elsewhere better than vanilla"
+    assert claim(one, tells).verdict == "holds"
     # without seeds or an interval
-    assert claim(one, "MaC-Cal has a lower ECE than vanilla").verdict == "cannot be told"
+    lower = "MaC-Cal has a lower ECE than vanilla on corrupted images, "
+    for words in ("all corruptions pooled", "mean over corruptions"):
+        assert claim(one, lower + words).verdict == "cannot be told"
     two = [*one, row("vanilla", 2, **parts(0.85, 0.21)), row("maccal", 2, **parts(0.80, 0.111))]
-    assert claim(two, "MaC-Cal tells").verdict == "cannot be told"
-    assert claim(two, "MaC-Cal has a lower ECE than vanilla").verdict == "holds"
+    assert claim(two, tells).verdict == "cannot be told"
+    for words in ("all corruptions pooled", "mean over corruptions"):
+        assert claim(two, lower + words).verdict == "holds"
+    assert "10.55 % against 20.50 %" in claim(two, lower + "all corruptions").evidence
+    assert "13.55 % against 23.50 %" in claim(two, lower + "mean over").evidence
 
 
 def cell(name, method, column, rows, group=None):
@@ -573,7 +531,10 @@ def parts_of(job, ece):
         "kinds": ["fog"],
         "severities": [1, 2],
         "ece_pooled": [2 * ece, 3 * ece],
-        "overall": {"ece_pooled_mean": 3 * ece},
+        "ece_mean": [2.5 * ece, 4 * ece],
+        "n": 500,
+        "source": "made",
+        "overall": {"ece_pooled_mean": 3 * ece, "ece": 3.3 * ece, "accuracy": 0.6},
     }
     made = {"ood": {"mean": part}, "shift": shift, "motivation": motivation}
     keep = {"keep": [0.5, 0.4, 0.35]} if job.config.method.endswith("maccal") else {}
@@ -695,7 +656,8 @@ def test_nothing_from_outside_and_nothing_hostile():
 
 def test_an_empty_page():
     html = leaderboard_page([])
-    assert html.count("run `maccal bench ") == len(FIGURES)
+    absent = html.split('id="absent"')[1]
+    assert absent.count("run `maccal bench ") == len(FIGURES)
     assert "MaC-Cal has not been measured yet." in html
     assert ">nan" not in html
 
