@@ -45,12 +45,12 @@ ROOMS = {
     "evaluation": "typed provenance checks older row arrays tables parquet predictions evaluated"
     " ood shift masks choosing",
     "runs": "config folder state history ending second making beyond motivation",
-    "bench": "paper titles grids executors lines contrasts standing judging comparing readings"
+    "bench": "paper titles grids executors lines contrasts standing judging comparing ablations"
     " sweeps costs claims",
     "report": "look diagrams keep page figures.selection figures.drawing figures.methods"
     " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
-    " figures.sparsity figures.motivation figures.before_after figures evaluation cells tables"
-    " board leaderboard",
+    " figures.sparsity figures.scheme figures.motivation figures.before_after figures"
+    " evaluation cells tables board leaderboard",
     "cli": "failures flags features_file printing jobs data bench report demo evaluate compare"
     " calibrate train main",
 }

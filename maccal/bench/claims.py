@@ -9,12 +9,12 @@ Every claim is listed, whatever the rows; one that they cannot judge says what i
 from statistics import fmean
 
 from maccal.bench import paper
+from maccal.bench.ablations import READINGS, steps
 from maccal.bench.comparing import against, best_rank, both, lowest
 from maccal.bench.contrasts import contrast, paired
 from maccal.bench.costs import cheap, cheapest
 from maccal.bench.judging import Claim, absent, each_shown, judged, shown, tally, within
 from maccal.bench.lines import Book, Line, Rows, Setting, average
-from maccal.bench.readings import READINGS, steps
 from maccal.bench.standing import OURS, compared
 from maccal.bench.sweeps import (
     better_at_every_gamma,

@@ -82,16 +82,20 @@ def compared(book: Book, key: str) -> list[Setting]:
     Settings of one seed are judged by themselves where others have several: among them they would
     leave one seed to all. Where nothing but vanilla was run, wherever MaC-Cal was.
     """
-    ours = lines_of(book, OURS, book.settings, key)
-    others = [name for name in TITLES if name not in BESIDE]
-    full = [line for line in ours if any(has(book, line.setting, name, key) for name in others)]
-    chosen = full or ours
+    chosen = with_others(book, key)
     several = [line for line in chosen if len(line.values(key)) > 1]
     return [line.setting for line in several or chosen]
 
 
-def has(book: Book, setting: Setting, name: str, key: str) -> bool:
-    return bool(lines_of(book, name, [setting], key))
+def with_others(book: Book, key: str) -> list[Line]:
+    """The lines of MaC-Cal where others than vanilla are measured; all where there are none."""
+    ours = lines_of(book, OURS, book.settings, key)
+    others = [name for name in TITLES if name not in BESIDE]
+    found = []
+    for line in ours:
+        if any(lines_of(book, name, [line.setting], key) for name in others):
+            found.append(line)
+    return found or ours
 
 
 def measured_everywhere(

@@ -30,10 +30,15 @@ def alphas(book: Book, method: str) -> dict[Setting, dict[float, Line]]:
     """The lines of a method by setting and alpha, where nothing else is changed."""
     found: dict[Setting, dict[float, Line]] = {}
     for line in book.lines:
-        swept = line.method == method and set(line.ran.changes) <= {"settings.alpha"}
-        if swept and "alpha" in line.ran.settings and line.values("ece"):
+        if line.method == method and sweeps_alpha(line) and line.values("ece"):
             found.setdefault(line.setting, {})[float(line.ran.settings["alpha"])] = line
     return {setting: dict(sorted(lines.items())) for setting, lines in found.items()}
+
+
+def sweeps_alpha(line: Line) -> bool:
+    """Whether it has an alpha, and nothing else that is not the method's own."""
+    others = [word for word in line.made.changed if not word.startswith("alpha=")]
+    return "alpha" in line.ran.settings and not others and not line.made.recalibrated
 
 
 def alpha_pairs(book: Book, first: str, second: str) -> Iterator[tuple[str, Line, Line]]:
@@ -123,12 +128,17 @@ def gammas(book: Book) -> dict[str, dict[float, Line]]:
 
 def sweep_of(line: Line) -> str:
     """What all values of gamma of a sweep have in common, in words."""
-    kept = []
-    for word in line.ran.words("calibration"):
-        name = word.partition("=")[0]
-        if name not in SWEPT and word != line.ran.feedback:
-            kept.append(word.replace("_", " "))
+    kept = [word.replace("_", " ") for word in other_changes(line)]
     return ", ".join([line.setting.title, line.setting.model, *kept])
+
+
+def other_changes(line: Line) -> list[str]:
+    """Of stage II, beside what every value of gamma changes."""
+    kept = []
+    for word in line.made.recalibrated:
+        if word.partition("=")[0] not in SWEPT and word != line.ran.feedback:
+            kept.append(word)
+    return kept
 
 
 def better_at_every_gamma(book: Book) -> Claim:

@@ -13,9 +13,9 @@ from statistics import fmean, median
 from typing import Any
 
 from maccal.bench import paper
+from maccal.bench.ablations import ablated
 from maccal.bench.lines import Book, Line, Rows, Setting
 from maccal.bench.paper import TITLES, YARDSTICKS
-from maccal.bench.readings import ablated
 from maccal.bench.titles import SETS, title
 from maccal.report.cells import Column, Entry, Sheet, percent, sheet
 
