@@ -600,7 +600,7 @@ def test_same_rows_same_bytes_in_another_process(tmp_path):
         check=True,
         capture_output=True,
     )
-    assert b"figures: 9 of 9 in figures" in done.stdout
+    assert b"figures: 10 of 10 in figures" in done.stdout
     assert (tmp_path / "page.html").read_text() == bench_page((1,))
     drawn, absent = draw_all(bench_rows((1,)))
     assert absent == {}
@@ -623,13 +623,15 @@ def test_figures_that_lack_rows_are_named(tmp_path, monkeypatch, capsys):
         "among the rows; run `maccal bench mixup`"
     )
     assert f"left out: {lack}\n" in words
-    assert f"figures: 3 of 9 in {tmp_path / 'figures'}" in words.replace("\n", "")
+    assert f"figures: 4 of 10 in {tmp_path / 'figures'}" in words.replace("\n", "")
     assert sorted(file.name for file in (tmp_path / "figures").iterdir()) == [
-        f"{name}.{kind}" for name in ("averages", "cost", "leaderboard") for kind in ("png", "svg")
+        f"{name}.{kind}"
+        for name in ("averages", "cost", "leaderboard", "scheme")
+        for kind in ("png", "svg")
     ]
     page = (tmp_path / "page.html").read_text()
     assert f"<li>{lack}</li>" in page.replace("&#39;", "'")
-    assert page.count('<div role="img"') == 3
+    assert page.count('<div role="img"') == 4
 
 
 def test_no_figures_if_told_so():
@@ -654,10 +656,85 @@ def test_nothing_from_outside_and_nothing_hostile():
     assert made["text"][2] == NASTY
 
 
+def test_standing_says_its_intervals():
+    html = leaderboard_page(everyone((0.020, 0.021, 0.022)), figures={})
+    assert "95 % interval 1.8" in html
+    assert " %, over 3 seeds" in html
+    one = leaderboard_page(everyone((0.02,), (0.05,)), figures={})
+    assert re.search(r"95 % interval 1\.[45]\d to 2\.[45]\d %, bootstrap of one seed", one)
+    tiny = [row("maccal", data="tiny-imagenet"), row("vanilla", data="tiny-imagenet")]
+    apart = leaderboard_page([*everyone((0.020, 0.021, 0.022)), *tiny], figures={})
+    assert "judged by themselves: Tiny-ImageNet, resnet8." in apart
+
+
+def test_a_short_training_of_the_papers_network_says_so():
+    def trained(epochs):
+        one = row("vanilla", model="resnet50")
+        return replace(one, ran=replace(one.ran, recipe={"epochs": epochs}))
+
+    words = "CIFAR-10, resnet50, 5 epochs"
+    assert words in leaderboard_page([trained(5)], figures={})
+    assert "fewer epochs:" not in leaderboard_page([trained(350)], figures={})
+
+
+def test_corrupted_images_in_numbers():
+    overall = {"accuracy": 0.6, "ece": 0.12, "ece_pooled_mean": 0.08}
+    shift = {"n": 500, "source": "made", "overall": overall}
+    rows = [row("vanilla", shift=shift), row("maccal")]
+    found = [cell("shift", "Vanilla", name, rows).text for name in ("accuracy", "ECE, pooled")]
+    assert [*found, cell("shift", "Vanilla", "ECE, mean", rows).text] == ["60.00", "8.00", "12.00"]
+    assert cell("shift", "MaC-Cal", "ECE, mean", rows).text == "–"
+    (sheet,) = [one for one in tables(rows) if one.name == "shift"]
+    assert sheet.about.endswith("CIFAR-10: 500 test images, corrupted here.")
+
+
+# Several scales on one page
+
+
+def two_scales(**more):
+    small = [row("maccal", ece=0.03, limit=1000), row("vanilla", ece=0.2, limit=1000)]
+    return leaderboard_page({"full": seeded("maccal", [0.02, 0.021]), "cpu": small}, **more)
+
+
+def test_one_part_for_each_scale():
+    html = two_scales(figures={})
+    assert html == two_scales(figures={})
+    boards = re.findall(r'id="(\w*-?)board">(.*?)</script>', html)
+    assert [prefix for prefix, _ in boards] == ["", "part2-"]
+    assert [len(json.loads(text)) for _, text in boards] == [1, 2]
+    assert html.index("Scale full") < html.index("Scale cpu")
+    ids = re.findall(r'\sid="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+    assert 'id="scales"' not in leaderboard_page([row("maccal")], figures={})
+
+
+def test_files_of_several_scales_share_a_page(tmp_path, capsys):
+    """A file of the same name is the same scale, and a row that both have counts once."""
+    (tmp_path / "a").mkdir()
+    write_rows(tmp_path / "bench-full.jsonl", [row("vanilla"), row("maccal", 1, 0.02)])
+    write_rows(tmp_path / "bench-cpu.jsonl", [row("vanilla", limit=100)])
+    write_rows(
+        tmp_path / "a" / "bench-cpu.jsonl", [row("vanilla", limit=100), row("ls", limit=100)]
+    )
+    files = [tmp_path / name for name in ("bench-full.jsonl", "bench-cpu.jsonl")]
+    page = tmp_path / "page.html"
+    report((*files, tmp_path / "a" / "bench-cpu.jsonl"), out=page, figures=tmp_path / "figures")
+    boards = re.findall(r'id="(?:\w*-?)board">(.*?)</script>', page.read_text())
+    assert [len(json.loads(text)) for text in boards] == [2, 2]
+    words = capsys.readouterr().out
+    assert words.index("\nfull\n") < words.index("\ncpu\n")
+    assert (tmp_path / "figures" / "full" / "scheme.svg").exists()
+    assert (tmp_path / "figures" / "cpu" / "scheme.svg").exists()
+    # two different rows of one name are refused within a scale, and stand beside each other in two
+    write_rows(tmp_path / "a" / "bench-cpu.jsonl", [row("vanilla", 1, 0.3, limit=100)])
+    with pytest.raises(ValueError, match="have the same name"):
+        report((files[1], tmp_path / "a" / "bench-cpu.jsonl"), out=page)
+
+
 def test_an_empty_page():
     html = leaderboard_page([])
     absent = html.split('id="absent"')[1]
-    assert absent.count("run `maccal bench ") == len(FIGURES)
+    assert absent.count("run `maccal bench ") == len(FIGURES) - 1  # the scheme needs no rows
     assert "MaC-Cal has not been measured yet." in html
     assert ">nan" not in html
 
@@ -779,6 +856,36 @@ def test_the_rest_of_the_lines_on_demand(opened):
     assert view.locator("#more").is_hidden()
     view.fill("#search", "gamma=20")
     assert view.locator("#status").inner_text() == "11 of 210 lines"
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_the_switch_between_scales(opened, width):
+    """The first is shown first; each has its own leaderboard, which sorts by itself."""
+    view = opened(two_scales(), viewport={"width": width, "height": 900})
+    first, second = view.locator("#part"), view.locator("#part2-part")
+    assert (first.is_visible(), second.is_visible()) == (True, False)
+    assert view.locator("#status").inner_text() == "1 of 1 lines"
+    view.get_by_label("cpu", exact=True).first.check()
+    assert (first.is_visible(), second.is_visible()) == (False, True)
+    rows = view.locator("#part2-leaderboard tbody tr[data-line]")
+    assert view.locator("#part2-status").inner_text() == "2 of 2 lines"
+    assert rows.first.inner_text().startswith("MaC-Cal")
+    view.locator("#part2-leaderboard thead button").nth(3).click()
+    assert rows.first.inner_text().startswith("Vanilla")
+    rows.first.locator("button.open").click()
+    assert second.locator("tr.detail svg.diagram").count() == 1
+    assert view.evaluate("document.documentElement.scrollWidth") <= width
+    ids = view.evaluate("[...document.querySelectorAll('[id]')].map(node => node.id)")
+    assert len(ids) == len(set(ids))
+    view.locator("#scales input").first.focus()
+    view.locator("#scales input").nth(1).press("ArrowLeft")
+    assert (first.is_visible(), second.is_visible()) == (True, False)
+
+
+def test_without_a_script_all_scales_are_shown(opened):
+    view = opened(two_scales(figures={}), java_script_enabled=False)
+    for words in ("Scale full", "Scale cpu"):
+        assert view.get_by_text(words, exact=True).is_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -105,7 +105,9 @@ def together(sides: Sequence[Side], curves: Sequence["Curve"]) -> Side:
     if len(sides) == 1:
         return sides[0]
     numbers = [side.diagram.numbers for side in sides]
-    means = {key: fmean(one[key] for one in numbers) for key in INTERVALS}
+    means = {}
+    for key in INTERVALS:
+        means[key] = fmean(one[key] for one in numbers)
     bins = Curve(
         curves[0].edges,
         count=np.sum([curve.count for curve in curves], 0),

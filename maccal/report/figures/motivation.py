@@ -85,7 +85,9 @@ def over_seeds(runs: Sequence[Numbers]) -> Numbers:
             raise ValueError(
                 f"seeds with another {key!r} of their masks; run `maccal bench motivation` again"
             )
-    found = {key: np.mean([run[key] for run in runs], 0) for key in DRAWN}
+    found = {}
+    for key in DRAWN:
+        found[key] = np.mean([run[key] for run in runs], 0)
     for key in ("accuracy", "confidence"):
         found[f"{key}_spread"] = np.std([run[key] for run in runs], 0, ddof=1)
     return found

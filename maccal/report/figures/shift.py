@@ -156,8 +156,10 @@ def plot_shift(panels: Sequence[Shift], theme: Theme | None = None) -> Figure:
     Those in colour have their spread over seeds.
     """
     theme = theme or Theme()
-    rows = [[one for one in panels if one.together == how] for how in TOGETHER]
-    rows = [row for row in rows if row]
+    by_way: dict[str, list[Shift]] = {}
+    for panel in panels:
+        by_way.setdefault(panel.together, []).append(panel)
+    rows = list(by_way.values())
     tall = max(len(panel.methods) for panel in panels) * ROOM / 72
     height = 0.9 + len(rows) * (0.75 + max(1.7, tall))
     figure, grid = canvas(theme, len(rows), len(rows[0]), height)
