@@ -27,7 +27,8 @@ ROOMS = {
     " resampling summaries sketch streaming paired",
     "data": "split"
     " download.sources download.archives download.transfer download.verified download.sets download"
-    " corruptions.blurs corruptions.weather corruptions.digital corruptions.registry corruptions"
+    " corruptions.blurs corruptions.weather corruptions.digital corruptions.registry"
+    " corruptions.stored corruptions"
     " readers.pickles readers.matlab readers.cifar readers.cifar_c readers.svhn readers.tiny"
     " readers.digits readers",
     "models": "net resnet densenet",
@@ -47,11 +48,12 @@ ROOMS = {
     "monitoring": "wealth cells settings alarms expected events told replay store measured standing"
     " periods monitor files",
     "runs": "config naming folder state history ending second making beyond motivation",
-    "bench": "paper titles readings grids executors lines contrasts standing judging claims",
+    "bench": "paper titles readings grids executors lines contrasts standing judging comparing"
+    " ablations sweeps costs claims",
     "report": "look diagrams keep page figures.selection figures.drawing figures.methods"
     " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
-    " figures.sparsity figures.motivation figures.before_after figures evaluation course monitor"
-    " cells tables board leaderboard",
+    " figures.sparsity figures.scheme figures.motivation figures.before_after figures"
+    " evaluation course monitor cells tables board leaderboard",
     "cli": "failures flags features_file printing jobs data bench report demo evaluate compare"
     " monitor calibrate train main",
 }

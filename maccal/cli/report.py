@@ -6,7 +6,7 @@ which takes two to import, is not needed (benchmarks/report.py)."""
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -20,7 +20,7 @@ from maccal.bench.lines import Book
 from maccal.cli.failures import answered
 from maccal.evaluation.row import Row, distinct, read_row, read_rows
 from maccal.evaluation.row import upgrade as upgraded
-from maccal.io import FileError, write_all
+from maccal.io import FileError, readable, write_all
 from maccal.report.figures import FIGURES, draw_all, rendered
 from maccal.report.leaderboard import leaderboard_page
 
@@ -37,10 +37,12 @@ def report(
 
     Args:
         rows: .jsonl files of rows, such as results/bench-cpu.jsonl; or folders of runs, such as
-            runs/, or the folder of one run.
+            runs/, or the folder of one run. Files of several scales share the page, with a switch
+            between them that shows the first first; files of one name are one scale.
         out: the page.
         title: of the page.
-        figures: folder for the figures, each as <name>.svg and <name>.png.
+        figures: folder for the figures, each as <name>.svg and <name>.png; of several scales in a
+            folder for each.
         upgrade: first make .jsonl files of older formats files of this one.
     """
     if not rows:
@@ -54,18 +56,42 @@ def report(
 
             lines.append(f"{file}: {upgraded(file)} rows of an older format are of this one now")
             lines.append(f"{file}: {rename_rows(file)} rows have other names by today's defaults")
-    book = Book.of(distinct(chain.from_iterable(placed_rows(file) for file in rows)))
-    files: dict[Path, str | bytes] = {out: leaderboard_page(book, title=title)}
-    lines += [f"{claim.verdict:15} {claim.words}" for claim in claims(book)]
-    if figures:
-        drawn, words = figure_files(book, figures)
-        files |= drawn
-        lines += words
+    books = books_of(rows)
+    shown = books if len(books) > 1 else next(iter(books.values()))
+    files: dict[Path, str | bytes] = {out: leaderboard_page(shown, title=title)}
+    for name, book in books.items():
+        if len(books) > 1:
+            lines += ["", name]
+        lines += [f"{claim.verdict:15} {claim.words}" for claim in claims(book)]
+        if figures:
+            drawn, words = figure_files(book, figures / name if len(books) > 1 else figures)
+            files |= drawn
+            lines += words
     write_all(files)
     console = Console()
     for line in lines:
         console.print(Text(line), soft_wrap=True)
     console.print(Text(f"report: {out}"))
+
+
+def books_of(sources: Sequence[Path]) -> dict[str, Book]:
+    """The rows of each scale, in the order given; sources of one name belong together."""
+    named: dict[str, list[Path]] = {}
+    for source in sources:
+        named.setdefault(scale_of(source), []).append(source)
+    books = {}
+    for name, own in named.items():
+        books[name] = Book.of(distinct(chain.from_iterable(placed_rows(file) for file in own)))
+    return books
+
+
+def scale_of(source: Path) -> str:
+    """
+    >>> scale_of(Path("results/bench-cpu.jsonl")), scale_of(Path("mine.jsonl"))
+    ('cpu', 'mine')
+    """
+    name = source.resolve().name if source.is_dir() else source.stem
+    return readable(name.removeprefix("bench-") or name)
 
 
 def placed_rows(source: Path) -> Iterator[tuple[str, Row]]:
