@@ -9,6 +9,7 @@ import torch
 from maccal.data import load
 from maccal.data.pixels import PIXELS
 from maccal.evaluation.masks import (
+    REGROWTH,
     calibration_curve,
     logit_map,
     masked_inference,
@@ -44,5 +45,9 @@ def motivation_run(folder: Path, root: Path | None = None, *, rows: int = 1000) 
     train = extract(network, Batches(data.train, pixels), head="head", cache=folder / "features")
     test = extract(network, Batches(data.test, pixels), head="head")
     head = network.head
-    masks = masked_inference(head.weight.detach(), head.bias.detach(), *test, RATIOS)
-    return found | {"inference": masks, "retraining": masked_retraining(train, test, RATIOS)}
+    start = (head.weight.detach(), head.bias.detach())
+    return found | {
+        "inference": masked_inference(*start, *test, RATIOS),
+        "retraining": masked_retraining(train, test, RATIOS),
+        "regrowth": masked_retraining(train, test, RATIOS, config=REGROWTH, start=start),
+    }
