@@ -129,8 +129,8 @@ WHICH = """# Which method should I use
 
 | you have | use |
 |---|---|
-| a file of outputs and labels | `maccal compare predictions.npz`: it cross-fits all calibrators and \
-says which, and why |
+| a file of outputs and labels | `maccal compare predictions.npz`: it cross-fits all calibrators \
+and says which, and why |
 | a torch model and hundreds of held-out labels | `mc.calibrate(model, train, val=val)` |
 | the same, and 15 times as long to wait | `config=mc.Stage2(start="fresh")`: lower NLL below, but \
 it may cost accuracy on single networks |
@@ -176,12 +176,12 @@ of the first three ablation rows, and costs accuracy |
 | How often is it drawn? | each epoch (text), each mini-batch (algorithm) | each mini-batch; with \
 masks as a product the two hardly differ |
 | Which weights serve at inference? | deterministic; no scaling is mentioned | the expected ones, \
-keep times W. Unscaled weights make logits too large by 1 / keep, and the network surer than before |
+keep times W. Unscaled weights make logits too large by 1 / keep, and the network surer than ever |
 | Does the feedback move the share kept, or the share dropped? | both, in different places; both \
 start at one half, which hides it | the share dropped. As printed, an overconfident network keeps \
 more, gets surer, and runs to keep = 1 within ten epochs |
-| Accuracy and confidence of what? | "the training set" | of the classifier as it will be deployed, \
-on held-out rows where there are some. Measured on the masked passes the loop is not stable |
+| Accuracy and confidence of what? | "the training set" | of the classifier as it will be \
+deployed, on held-out rows where there are some. Measured on the masked passes the loop is not stable |
 | How large is gamma? | between 0 and 1, said to matter little | it matters: the right one is near \
 test over training accuracy, which is unknown without labels. With held-out rows it is 1 |
 | Where does stage II start? | a new two-layer head at random | the trained classifier: a new one \

@@ -31,8 +31,8 @@ if __name__ == "__main__":
 
     calibrated = np.empty_like(logits)
     for fit, apply in folds.split(x, y):
-        calibrated[apply] = mc.TemperatureScaling().fit(logits[fit], y[fit]).predict_proba(
-            logits[apply]
+        calibrated[apply] = (
+            mc.TemperatureScaling().fit(logits[fit], y[fit]).predict_proba(logits[apply])
         )
     found = {"boosted trees": mc.softmax(logits), "with a temperature": calibrated}
     for name, probs in found.items():

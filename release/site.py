@@ -1,5 +1,5 @@
-"""mkdocs hooks: links of docs/ that leave the folder lead to the repository; formulas become MathML,
-which browsers draw without a script.
+"""mkdocs hooks: links of docs/ that leave the folder lead to the repository; formulas become
+MathML, which browsers draw without a script.
 
 On the repository's own pages they are relative, and a test follows them. In the site a page outside
 docs/ becomes an address of the repository, and a picture is copied into the site.
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 def outside(page: str, link: str) -> str | None:
     """The path in the repository of a link that leaves docs/; None if it stays there."""
     path = os.path.normpath(os.path.join("docs", os.path.dirname(page), link))  # noqa: PTH118, PTH120
-    return None if path.split(os.sep)[0] == "docs" else Path(path).as_posix()
+    return None if Path(path).parts[0] == "docs" else Path(path).as_posix()
 
 
 def on_files(files: Files, config: Any) -> Files:
