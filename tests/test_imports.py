@@ -32,8 +32,8 @@ ROOMS = {
     " readers.digits readers",
     "models": "net resnet densenet",
     "training": "recipe precision checkpoint objective prediction steps progress loop",
-    "methods": "losses.entropy losses.margins losses.focal losses.pairs losses.mixing losses"
-    " mixing plp balcal registry",
+    "methods": "losses.rows losses.entropy losses.margins losses.focal losses.pairs"
+    " losses.mixing losses mixing plp balcal registry",
     "features": "batches fingerprints mapped cache lookup table running layers classifiers finding"
     " taps extraction sampling views",
     "calibration": "solving stage2 feedback looks heads task retraining mac_cal"
