@@ -43,6 +43,7 @@ ROOMS = {
     " temperature tst two_stage registry model logistic estimator",
     "evaluation": "typed provenance checks older row arrays tables parquet predictions evaluated"
     " ood shift masks choosing",
+    "deployment": "facts onnx saved cards",
     "runs": "config folder state history ending second making beyond motivation",
     "bench": "paper titles grids executors lines contrasts standing judging claims",
     "report": "look diagrams keep page figures.selection figures.drawing figures.methods"
