@@ -41,8 +41,8 @@ ROOMS = {
     " posthoc.vector posthoc.structured posthoc.dirichlet posthoc.one_vs_rest posthoc.beta"
     " posthoc.isotonic posthoc.histogram posthoc.spline posthoc.venn_abers posthoc.family posthoc"
     " temperature tst two_stage registry model logistic estimator",
-    "evaluation": "typed provenance checks older row arrays tables parquet predictions evaluated"
-    " ood shift masks choosing",
+    "evaluation": "typed provenance checks older row arrays tables harness parquet predictions"
+    " evaluated ood shift masks choosing",
     "deployment": "facts onnx saved cards",
     "runs": "config folder state history ending second making beyond motivation",
     "bench": "paper titles grids executors lines contrasts standing judging claims",
@@ -50,6 +50,7 @@ ROOMS = {
     " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
     " figures.sparsity figures.motivation figures.before_after figures evaluation cells tables"
     " board leaderboard",
+    "integrations": "",
     "cli": "failures flags features_file printing jobs data bench report demo evaluate compare"
     " calibrate train main",
 }
