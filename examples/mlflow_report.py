@@ -1,9 +1,12 @@
 """A report of maccal in an MLflow run: metrics, verdict, row and page.
 
-python examples/mlflow_report.py build/mlruns
-mlflow ui --backend-store-uri build/mlruns
+    python examples/mlflow_report.py build/mlruns
+
+The run is kept in a folder, which needs no database. With a tracking server of your own, name that
+instead, and leave the line about the folder out.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -14,6 +17,7 @@ import maccal as mc
 from maccal.integrations.mlflow import log_report
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else "mlruns").resolve()
+os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # MLflow prefers databases
 mlflow.set_tracking_uri(folder.as_uri())
 
 rng = np.random.default_rng(0)

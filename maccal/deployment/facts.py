@@ -6,6 +6,7 @@ Cost: one SHA-256 of the weights, about a second per gigabyte.
 """
 
 import sys
+from collections.abc import Mapping
 from hashlib import sha256
 from importlib.metadata import version
 from typing import Any
@@ -49,7 +50,7 @@ def versions() -> dict[str, str]:
     return {**found, "python": ".".join(map(str, sys.version_info[:3]))}
 
 
-def weights_sha256(state: dict[str, Tensor]) -> str:
+def weights_sha256(state: Mapping[str, Any]) -> str:
     """The SHA-256 of names, types, shapes and bytes of a state dict, by name.
 
     It does not depend on the file format that the weights are kept in, nor on the device.

@@ -8,7 +8,8 @@ were written before then hold the module as trained; `trainer.save_checkpoint` a
 calibrated one.
 
 Where `validation_step` returns a mapping with "logits", those are measured; else the module is run
-once more on each validation batch. Needs lightning: pip install 'maccal[lightning]'
+once more on each validation batch. Of several validation loaders the first is measured, and which
+one to calibrate by is to be said. Needs lightning: pip install 'maccal[lightning]'
 """
 
 from collections.abc import Iterable, Mapping
@@ -69,7 +70,7 @@ class CalibrationCallback(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        if trainer.sanity_checking:
+        if trainer.sanity_checking or dataloader_idx > 0:
             return
         given = as_batch(batch)
         if isinstance(outputs, Mapping) and "logits" in outputs:
@@ -89,12 +90,23 @@ class CalibrationCallback(Callback):
             # every process has the sums of all, so there is nothing to average
             pl_module.log(f"{self.prefix}{name}", torch.tensor(found[name], dtype=torch.float32))
 
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.feedback_loader(trainer)  # what is wrong is said before the training, not after it
+
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if not self.calibrate:
             return
         train = self.train if self.train is not None else trainer.train_dataloader
-        val = self.val if self.val is not None else trainer.val_dataloaders
-        if isinstance(val, list | tuple | Mapping) and self.val is None:
+        val = self.feedback_loader(trainer)
+        calibrate(pl_module, train, val=val, inplace=True, **self.choices)
+
+    def feedback_loader(self, trainer: Trainer) -> Any:
+        """The rows to calibrate by; none where the choices say what the accuracy is."""
+        if not self.calibrate or "accuracy" in self.choices or "views" in self.choices:
+            return self.val
+        if self.val is not None:
+            return self.val
+        found = trainer.val_dataloaders
+        if isinstance(found, list | tuple | Mapping):
             raise ValueError("the trainer has several validation loaders; pass one as val=")
-        known = "accuracy" in self.choices or "views" in self.choices
-        calibrate(pl_module, train, val=None if known else val, inplace=True, **self.choices)
+        return found

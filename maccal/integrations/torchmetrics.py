@@ -9,7 +9,7 @@ to rounding. The state has 100 kB whatever N and K are, in float64, which no `.h
 Needs torchmetrics: pip install 'maccal[torchmetrics]'
 """
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -38,7 +38,6 @@ class CalibrationMetric(Metric):
     is_differentiable = False
     higher_is_better = None
     full_state_update = False
-    plot_lower_bound: ClassVar[float] = 0.0
 
     sums: Tensor
     scores: Tensor

@@ -68,12 +68,12 @@ class CalibrationCallback(TrainerCallback):
         **others: Any,
     ) -> None:
         train = self.train if self.train is not None else train_dataloader
-        val = self.val if self.val is not None else eval_dataloader
         known = "accuracy" in self.choices or "views" in self.choices
+        val = eval_dataloader if self.val is None and not known else self.val
         if val is None and not known:
             raise ValueError(
                 "nothing was evaluated, so there is no loader to calibrate by; set eval_strategy, "
                 "or pass CalibrationCallback(val=...)"
             )
         assert train is not None
-        calibrate(model, train, val=None if known else val, inplace=True, **self.choices)
+        calibrate(model, train, val=val, inplace=True, **self.choices)
