@@ -144,8 +144,8 @@ def test_metric_of_two_processes(tmp_path):
 
 
 def loaders():
-    logits, labels = rows(900)
-    parts = [TensorDataset(logits[i : i + 300], labels[i : i + 300]) for i in (0, 300, 600)]
+    logits, labels = rows(3000)
+    parts = map(TensorDataset, logits.split(1000), labels.split(1000))
     return [DataLoader(part, batch_size=100) for part in parts]
 
 
