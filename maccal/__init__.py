@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         save_head,
     )
     from maccal.data import DATASETS, load
+    from maccal.deployment import card, export_onnx, load_calibrated, save_calibrated
     from maccal.evaluation import Predictions, compare_calibrators, read
     from maccal.features import Features, extract, find_head
     from maccal.methods import METHODS, method
@@ -79,16 +80,20 @@ __all__ = [
     "calibrate",
     "calibrate_head",
     "calibrate_heads",
+    "card",
     "compare",
     "compare_calibrators",
+    "export_onnx",
     "extract",
     "find_head",
     "fit",
     "load",
+    "load_calibrated",
     "load_head",
     "method",
     "read",
     "reliability",
+    "save_calibrated",
     "save_head",
     "softmax",
     "summary",
@@ -118,6 +123,7 @@ HOMES = {
         "save_head",
     ),
     "data": ("DATASETS", "load"),
+    "deployment": ("card", "export_onnx", "load_calibrated", "save_calibrated"),
     "evaluation": ("Predictions", "compare_calibrators", "read"),
     "features": ("Features", "extract", "find_head"),
     "methods": ("METHODS", "method"),

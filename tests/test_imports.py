@@ -33,8 +33,8 @@ ROOMS = {
     " readers.digits readers",
     "models": "net resnet densenet",
     "training": "recipe precision checkpoint objective prediction steps progress loop",
-    "methods": "losses.entropy losses.margins losses.focal losses.pairs losses.mixing losses"
-    " mixing plp balcal registry",
+    "methods": "losses.rows losses.entropy losses.margins losses.focal losses.pairs"
+    " losses.mixing losses mixing plp balcal registry",
     "features": "batches fingerprints mapped cache lookup table running layers classifiers finding"
     " taps extraction sampling views",
     "calibration": "solving stage2 live feedback looks heads task retraining mac_cal"
@@ -43,10 +43,11 @@ ROOMS = {
     " posthoc.vector posthoc.structured posthoc.dirichlet posthoc.one_vs_rest posthoc.beta"
     " posthoc.isotonic posthoc.histogram posthoc.spline posthoc.venn_abers posthoc.family posthoc"
     " temperature scalings tst two_stage registry model logistic estimator",
-    "evaluation": "typed provenance checks older row arrays tables parquet predictions evaluated"
-    " ood shift masks choosing",
+    "evaluation": "typed provenance checks older row arrays tables harness parquet predictions"
+    " evaluated ood shift masks choosing",
     "monitoring": "wealth cells settings alarms expected events told replay store measured standing"
     " periods monitor files",
+    "deployment": "facts onnx saved cards",
     "runs": "config naming folder state history ending second making beyond motivation",
     "bench": "paper titles readings grids executors lines contrasts standing judging comparing"
     " ablations sweeps costs claims",
@@ -54,6 +55,7 @@ ROOMS = {
     " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
     " figures.sparsity figures.scheme figures.motivation figures.before_after figures"
     " evaluation course monitor cells tables board leaderboard",
+    "integrations": "",
     "cli": "failures flags features_file printing jobs data bench report demo evaluate compare"
     " monitor calibrate train main",
 }

@@ -160,6 +160,31 @@ def test_training():
 
 
 @pytest.mark.slow
+def test_deploying(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.chdir(tmp_path)
+    made = executed("docs/deploy.md")
+    images = made["images"]
+    expected = made["model"](images).detach()
+    assert made["again"](images).equal(expected)
+    assert made["program"].module()(images).equal(expected)
+    np.testing.assert_allclose(made["logits"], expected, atol=1e-4)
+    assert set(made["about"]) == {"maccal", "calibration", "weights_sha256"}
+    files = {path.name for path in (tmp_path / "out").iterdir()}
+    assert files == {"model.safetensors", "card.json", "README.md", "model.onnx"}
+
+
+@pytest.mark.slow
+def test_frameworks(tmp_path, monkeypatch, vision):
+    pytest.importorskip("torchmetrics")
+    monkeypatch.chdir(tmp_path)
+    made = executed("docs/frameworks.md")
+    assert made["numbers"]["ece"].item() == pytest.approx(0.4)
+    assert made["probs"].shape == (1, 3)
+    assert made["per_pixel"].shape == (2, 8, 8)
+
+
+@pytest.mark.slow
 def test_drawing(tmp_path, monkeypatch):
     (tmp_path / "results").symlink_to(ROOT / "results")
     monkeypatch.chdir(tmp_path)
@@ -171,6 +196,7 @@ def test_every_page_with_code_is_run():
     run = {
         "README.md",
         *(f"docs/{name}.md" for name in ("metrics", "calibrate", "posthoc", "monitor", "train")),
+        *(f"docs/{name}.md" for name in ("deploy", "frameworks")),
     }
     with_code = {
         page.relative_to(ROOT).as_posix() for page in PAGES if "```python" in page.read_text()

@@ -42,7 +42,7 @@ def evaluate(
 ) -> None:
     """Measure the confidence of predictions in a file or of a run, and write a report.
 
-    A file is .npz, .npy, .csv or .parquet.
+    A file is .npz, .npy, .csv, .parquet, or .jsonl of lm-evaluation-harness samples.
 
     Args:
         file: logits or probs, and labels; or the folder of a run.

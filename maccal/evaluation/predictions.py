@@ -10,6 +10,7 @@ Formats of `read`, all with `labels` (class indices) and either `logits` or `pro
               the suffix, and the label, may be class names
     .parquet  the same columns, or list columns of the names above
               (needs pyarrow: pip install maccal[parquet])
+    .jsonl    multiple-choice samples of lm-evaluation-harness; labels and all (harness.py)
 
 The readers are in arrays.py, tables.py and parquet.py. Whatever is wrong with a file is a
 FileError.
@@ -22,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from maccal.evaluation.arrays import load_npy, load_npz
+from maccal.evaluation.harness import read_harness
 from maccal.evaluation.parquet import read_parquet
 from maccal.evaluation.provenance import provenance
 from maccal.evaluation.row import Measured, Row
@@ -76,7 +78,13 @@ def read(
 ) -> Predictions:
     """Predictions from a file, its format told by the suffix."""
     path = Path(path)
-    readers = {".npz": read_npz, ".npy": read_npy, ".csv": read_csv, ".parquet": read_parquet}
+    readers = {
+        ".npz": read_npz,
+        ".npy": read_npy,
+        ".csv": read_csv,
+        ".parquet": read_parquet,
+        ".jsonl": read_harness,
+    }
     if path.suffix.lower() not in readers:
         raise FileError(
             path, f"unknown suffix {path.suffix!r}; expected one of {', '.join(readers)}"
