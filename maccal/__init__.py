@@ -39,8 +39,12 @@ if TYPE_CHECKING:
         Bins,
         Stream,
         Summary,
+        binary_summary,
         bootstrap,
+        by_class,
+        by_group,
         compare,
+        multilabel_summary,
         softmax,
         summary,
         top_label,
@@ -48,13 +52,16 @@ if TYPE_CHECKING:
     from maccal.models import MODELS, build
     from maccal.report import reliability
     from maccal.training import Recipe, fit
+    from maccal.trust import AbstainingClassifier, ConformalSets, set_summary
 
 __all__ = [
     "DATASETS",
     "METHODS",
     "MODELS",
+    "AbstainingClassifier",
     "BetaCalibration",
     "Bins",
+    "ConformalSets",
     "DirichletCalibration",
     "EnsembleTemperatureScaling",
     "Features",
@@ -72,8 +79,11 @@ __all__ = [
     "TemperatureScaling",
     "VectorScaling",
     "VennAbersCalibration",
+    "binary_summary",
     "bootstrap",
     "build",
+    "by_class",
+    "by_group",
     "calibrate",
     "calibrate_head",
     "calibrate_heads",
@@ -85,9 +95,11 @@ __all__ = [
     "load",
     "load_head",
     "method",
+    "multilabel_summary",
     "read",
     "reliability",
     "save_head",
+    "set_summary",
     "softmax",
     "summary",
     "top_label",
@@ -123,8 +135,12 @@ HOMES = {
         "Bins",
         "Stream",
         "Summary",
+        "binary_summary",
         "bootstrap",
+        "by_class",
+        "by_group",
         "compare",
+        "multilabel_summary",
         "softmax",
         "summary",
         "top_label",
@@ -132,6 +148,7 @@ HOMES = {
     "models": ("MODELS", "build"),
     "report": ("reliability",),
     "training": ("Recipe", "fit"),
+    "trust": ("AbstainingClassifier", "ConformalSets", "set_summary"),
 }
 __getattr__ = on_demand(__name__, HOMES)
 

@@ -24,7 +24,8 @@ ROOMS = {
     "io": "errors locks files formats",
     "distributed": "",
     "metrics": "arguments inputs binning bins miscalibration softmaxes temperature scores ranking"
-    " resampling summaries sketch streaming paired",
+    " resampling summaries counts listing groups binary multilabel sketch streaming paired",
+    "trust": "scores sets conformal selective",
     "data": "split"
     " download.sources download.archives download.transfer download.verified download.sets download"
     " corruptions.blurs corruptions.weather corruptions.digital corruptions.registry corruptions"
