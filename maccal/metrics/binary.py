@@ -16,7 +16,6 @@ Cost: as `summary` of two columns; with intervals about twice that.
 import math
 from typing import Any, NamedTuple
 
-import numpy as np  # for the examples
 import torch
 from torch import Tensor
 
@@ -101,6 +100,7 @@ def binary_summary(
     interval=True also `<name>_low/_high`, `<name>_null_low/_null_high`, the `positive_p_value` of
     calibrated probabilities, and the `verdict`.
 
+    >>> import numpy as np
     >>> found = binary_summary(np.array([0.9, 0.9, 0.2, 0.1]), np.array([1, 0, 0, 0]))
     >>> round(found["positive_ece"], 3), round(found["top_ece"], 3), round(found["brier"], 4)
     (0.275, 0.225, 0.2175)

@@ -5,6 +5,7 @@ and how, is said once, for the terminal and the page alike.
 """
 
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
 from maccal.metrics.summaries import probability, show
@@ -64,9 +65,7 @@ class Listing(list[dict[str, Any]]):
 
     def to_frame(self) -> Any:
         """All numbers, also those that are not shown, as a pandas DataFrame."""
-        from pandas import DataFrame
-
-        return DataFrame(list(self))
+        return import_module("pandas").DataFrame(list(self))
 
     def __str__(self) -> str:
         lines = [self.headings, *self.cells()]

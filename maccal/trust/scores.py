@@ -5,7 +5,9 @@
     RAPS   the same + penalty x (rank of y - free)_+      Angelopoulos et al. 2021
 
 u is 1, or between 0 and 1 and the row's own where randomised. "More probable" is strict: classes
-of equal probability have equal scores, so their order does not matter.
+of equal probability have equal scores, so their order does not matter. With u = 1 the last class of
+every row has the score 1; where many labels are last, the threshold is 1 and covers more than was
+asked for.
 
 Scores never fall along the classes of a row, the most probable first. So a set is all classes
 down to some probability, and one sort without its indices is enough. Sums of APS run over the
