@@ -43,15 +43,15 @@ ROOMS = {
     " posthoc.isotonic posthoc.histogram posthoc.spline posthoc.venn_abers posthoc.family posthoc"
     " temperature tst two_stage registry model logistic estimator",
     "evaluation": "typed provenance checks older row arrays tables parquet predictions evaluated"
-    " ood shift masks choosing",
+    " ood shift masks choosing tasks trusting",
     "runs": "config folder state history ending second making beyond motivation",
     "bench": "paper titles grids executors lines contrasts standing judging claims",
     "report": "look diagrams keep page figures.selection figures.drawing figures.methods"
     " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
-    " figures.sparsity figures.motivation figures.before_after figures evaluation cells tables"
-    " board leaderboard",
-    "cli": "failures flags features_file printing jobs data bench report demo evaluate compare"
-    " calibrate train main",
+    " figures.sparsity figures.motivation figures.before_after figures evaluation sections cells"
+    " tables board leaderboard",
+    "cli": "failures flags features_file printing tasks jobs data bench report demo evaluate"
+    " compare trust calibrate train main",
 }
 ENDS = ("maccal", "maccal.__main__")
 

@@ -15,6 +15,7 @@ from maccal.cli.evaluate import evaluate
 from maccal.cli.failures import answered
 from maccal.cli.report import report
 from maccal.cli.train import train_with, usual_recipe
+from maccal.cli.trust import trust
 from maccal.plugins import load_plugins, without_plugins
 
 ABOUT = "Make a neural network's confidence trustworthy: measure it, calibrate it, report it."
@@ -29,6 +30,7 @@ def command() -> None:
         "calibrate": calibrate,
         "evaluate": evaluate,
         "compare": compare,
+        "trust": trust,
         "bench": bench,
         "report": report,
         "demo": demo,

@@ -56,7 +56,6 @@ def columns(first: str, rate: str, said: str) -> tuple[Column, ...]:
         Column(first, first, "text"),
         Column("rows", "rows", "count"),
         Column(rate, rate),
-        Column(rate, "95 % int.", "range"),
         Column(said, said),
         Column("ece", "ECE"),
         Column("ece", "95 % int.", "range"),

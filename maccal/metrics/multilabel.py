@@ -51,7 +51,7 @@ MULTILABEL = {
     "macro_auroc": Metric("AUROC, macro", True, "mean over the labels that have both outcomes"),
     "micro_auroc": Metric("AUROC, micro", True, "AUROC of all entries in one pot"),
 }
-SCORES = (Column("brier", "Brier", "number"), Column("nll", "NLL", "number"))
+BRIER = Column("brier", "Brier", "number")
 
 
 class MultilabelSummary(Summary):
@@ -170,11 +170,12 @@ def add_tests(
 
 
 def shown(interval: bool) -> tuple[Column, ...]:
-    all_columns = columns("label", "share", "probability")
+    """What the terminal has room for; the rows are the same for all labels."""
+    found = [column for column in columns("label", "share", "probability") if column.key != "rows"]
     if interval:
-        return (*all_columns[:-1], *SCORES, all_columns[-1])
-    plain = [column for column in all_columns if column.kind not in ("range", "p")]
-    return (*plain, *SCORES)
+        return (*found[:-1], BRIER, found[-1])
+    plain = [column for column in found if column.kind not in ("range", "p")]
+    return (*plain, BRIER, Column("nll", "NLL", "number"))
 
 
 def pooled(p: Tensor, y: Tensor, lines: list[Line], bins: int) -> dict[str, float]:

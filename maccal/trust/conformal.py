@@ -36,8 +36,9 @@ class ConformalSets(BaseEstimator):  # type: ignore[misc]
     method       "thr": smallest sets on average. "aps": larger ones where rows are hard, smaller
                  where they are easy. "raps": APS that avoids very large sets
     coverage     share of new rows whose set must hold the label
-    randomised   of APS and RAPS: smaller sets, as a class counts with a random part of its own
-                 probability; the random number depends on the row and the seed alone
+    randomised   of APS and RAPS, which are so unless False: much smaller sets, as a class counts
+                 with a random part of its own probability; the random number depends on the row and
+                 the seed alone, so a row always has the same set
     penalty      of RAPS: added to the score for every rank beyond `free`
     free         of RAPS: ranks without a penalty
     per_class    a threshold, and the guarantee, for each class
@@ -60,7 +61,7 @@ class ConformalSets(BaseEstimator):  # type: ignore[misc]
         method: Method = "thr",
         coverage: float = 0.9,
         *,
-        randomised: bool = False,
+        randomised: bool | None = None,
         penalty: float | None = None,
         free: int | None = None,
         per_class: bool = False,
@@ -134,7 +135,8 @@ class ConformalSets(BaseEstimator):  # type: ignore[misc]
         return Scoring("raps", penalty, free, self._key())
 
     def _key(self) -> int | None:
-        return check_count(self.seed, "seed", least=0) if self.randomised else None
+        exact = self.method == "thr" or self.randomised is False
+        return None if exact else check_count(self.seed, "seed", least=0)
 
     def _warn_of_few(self, rows: int, share: Fraction) -> None:
         """Where a threshold is infinite, every set has all classes, or all such classes."""
