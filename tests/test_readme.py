@@ -129,6 +129,14 @@ def test_posthoc():
     assert np.allclose(made["probs"].sum(1), 1)
 
 
+def test_trust():
+    """With digits; the numbers in the comments are those that come out."""
+    made = executed("docs/trust.md")
+    assert made["sets"].measure(made["new"], made["truth"])["coverage"] > 0.87
+    assert made["answering"].found_
+    assert len(made["lines"]) == 2
+
+
 def test_training():
     assert len(executed("docs/train.md")["history"]) == 3
 
@@ -144,7 +152,7 @@ def test_drawing(tmp_path, monkeypatch):
 def test_every_page_with_code_is_run():
     run = {
         "README.md",
-        *(f"docs/{name}.md" for name in ("metrics", "calibrate", "posthoc", "train")),
+        *(f"docs/{name}.md" for name in ("metrics", "calibrate", "posthoc", "train", "trust")),
     }
     with_code = {
         page.relative_to(ROOT).as_posix() for page in PAGES if "```python" in page.read_text()

@@ -185,13 +185,23 @@ def verdict(model: AbstainingClassifier, risk: float, delta: float, steps: int) 
         low, high = show(model.coverage_low_, True), show(model.coverage_high_, True)
         bound = f"at most {show(risk, True)} of the answers are wrong {sure}"
         share = f"Answers {show(model.coverage_, True)} of the rows ({low} to {high})"
-        where = f", where the confidence is above {model.threshold_:.6g}"
+        where = f", where the confidence is above {distinct(model.threshold_)}"
         return f"{share}{where if model.threshold_ > 0 else ''}: {bound}."
     best = min(model.candidates_, key=lambda line: line["bound"])
     needed = math.ceil(math.log(delta / steps) / math.log1p(-risk))
     head = f"No threshold keeps the risk at {show(risk, True)} {sure}, so no row is answered"
     reach = f"the least bound is {show(best['bound'], True)}, for {best['answered']:,} answers"
     return f"{head}: {reach}. Even without an error {needed:,} answered rows would be needed."
+
+
+def distinct(threshold: float) -> str:
+    """In as many digits as tell it from 1.
+
+    >>> distinct(0.95), distinct(1 - 1e-8)
+    ('0.95', '0.99999999')
+    """
+    texts = [f"{threshold:.{digits}g}" for digits in (6, 9, 12, 17)]
+    return next((text for text in texts if text != "1"), "1")
 
 
 def checked(value: Any, name: str) -> float:
