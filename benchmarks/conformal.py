@@ -97,14 +97,14 @@ def torchcp(score: str, **choices: Any) -> Fit:
 
 
 RAPS = {"penalty": 0.01, "kreg": 5}
-# By method: whether sets can be the same to the bit, and who makes them; ours first
-RACES: dict[str, tuple[bool, dict[str, Fit]]] = {
+# By method: who has our definition, so that sets can be the same; and who makes them, ours first
+RACES: dict[str, tuple[tuple[str, ...], dict[str, Fit]]] = {
     "THR": (
-        True,
+        ("MAPIE", "TorchCP"),
         {"maccal": ours("thr"), "MAPIE": mapie("lac"), "TorchCP": torchcp("LAC")},
     ),
     "APS, deterministic": (
-        True,
+        ("TorchCP",),
         {
             "maccal": ours("aps", randomised=False),
             "MAPIE": mapie("aps", False),
@@ -112,7 +112,7 @@ RACES: dict[str, tuple[bool, dict[str, Fit]]] = {
         },
     ),
     "APS, randomised": (
-        False,
+        (),
         {
             "maccal": ours("aps"),
             "MAPIE": mapie("aps", "randomized"),
@@ -120,14 +120,14 @@ RACES: dict[str, tuple[bool, dict[str, Fit]]] = {
         },
     ),
     "RAPS, deterministic": (
-        True,
+        ("TorchCP",),
         {
             "maccal": ours("raps", randomised=False),
             "TorchCP": torchcp("RAPS", randomized=False, **RAPS),
         },
     ),
     "RAPS, randomised": (
-        False,
+        (),
         {"maccal": ours("raps"), "TorchCP": torchcp("RAPS", randomized=True, **RAPS)},
     ),
 }
@@ -155,7 +155,7 @@ def pixels(name: str) -> tuple[np.ndarray, np.ndarray]:
 def agreement(name: str) -> list[Row]:
     probs, labels = pixels(name)
     rows = []
-    for method, (exact, packages) in RACES.items():
+    for method, (alike, packages) in RACES.items():
         found = {}
         for package, fit in packages.items():
             found[package] = fit(probs[::2], labels[::2])(probs[1::2])
@@ -163,7 +163,7 @@ def agreement(name: str) -> list[Row]:
             numbers = mc.set_summary(sets, labels[1::2])
             same = float((sets == found["maccal"]).all(1).mean())
             kept = {key: numbers[key] for key in ("coverage", "size", "empty")}
-            shared = same if exact and package != "maccal" else None
+            shared = same if package in alike else None
             rows.append({"data": name, "method": method, "package": package, "same": shared} | kept)
     return rows
 
@@ -204,7 +204,7 @@ def page(agreed: list[Row], timed: list[Row], packages: str) -> str:
         "# Conformal sets, here and elsewhere",
         "",
         f"`python benchmarks/conformal.py`, {packages}; one thread. Linear classifiers of pixels, "
-        "fitted on 5,000 test images and measured on 5,000 others, asked for 90 %.",
+        "fitted on 5,000 test images and measured on 5,000 others, asked for 90 %. Chance moves a coverage by up to 1.2 points, nineteen times in twenty.",
         "",
         "| data | method | package | same sets as ours | coverage | mean size | empty |",
         "|---|---|---|---:|---:|---:|---:|",
@@ -216,10 +216,11 @@ def page(agreed: list[Row], timed: list[Row], packages: str) -> str:
         lines.append(f"| {head} | {same} | {numbers} |")
     lines += [
         "",
-        "Where the same sets are possible, the definitions are the same and only rounding may "
-        "differ. MAPIE's deterministic APS scores a label as ours does, and leaves out the class "
-        "that passes the threshold. Randomised sets draw other random numbers. MAPIE's RAPS sets "
-        "a part of the rows aside to tune itself, and is not compared.",
+        "A share stands where the definition is ours, so that only rounding could differ. "
+        "Randomised sets draw other random numbers. MAPIE fits APS on randomised scores also where "
+        "the prediction has no random numbers (`include_last_label=False`, above): threshold and "
+        "sets are then of two definitions, and the sets cover less than was asked for. MAPIE's "
+        "RAPS sets a part of the rows aside to tune itself, and is not compared.",
         "",
         f"Seconds to fit on {ROWS:,} rows and predict as many:",
         "",

@@ -16,6 +16,7 @@ is a FileError.
 import csv
 import io
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,7 +96,9 @@ def read_task_csv(path: Path, task: Task) -> TaskPredictions:
         find = binary_columns if task == "binary" else label_columns
         kind, scores, labels, names = find(path, header)
         wanted = [*scores, *labels]
-        table = np.loadtxt(text, np.float64, delimiter=",", usecols=wanted, ndmin=2, comments=None)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="loadtxt: input contained no data")
+            table = np.loadtxt(text, delimiter=",", usecols=wanted, ndmin=2, comments=None)
         if not len(table):
             raise FileError(path, "no rows below the header")
     values, truth = table[:, : len(scores)], table[:, len(scores) :]
