@@ -40,8 +40,12 @@ if TYPE_CHECKING:
         Bins,
         Stream,
         Summary,
+        binary_summary,
         bootstrap,
+        by_class,
+        by_group,
         compare,
+        multilabel_summary,
         softmax,
         summary,
         top_label,
@@ -50,13 +54,16 @@ if TYPE_CHECKING:
     from maccal.monitoring import Monitor
     from maccal.report import reliability
     from maccal.training import Recipe, fit
+    from maccal.trust import AbstainingClassifier, ConformalSets, set_summary
 
 __all__ = [
     "DATASETS",
     "METHODS",
     "MODELS",
+    "AbstainingClassifier",
     "BetaCalibration",
     "Bins",
+    "ConformalSets",
     "DirichletCalibration",
     "EnsembleTemperatureScaling",
     "Features",
@@ -75,8 +82,11 @@ __all__ = [
     "TemperatureScaling",
     "VectorScaling",
     "VennAbersCalibration",
+    "binary_summary",
     "bootstrap",
     "build",
+    "by_class",
+    "by_group",
     "calibrate",
     "calibrate_head",
     "calibrate_heads",
@@ -91,10 +101,12 @@ __all__ = [
     "load_calibrated",
     "load_head",
     "method",
+    "multilabel_summary",
     "read",
     "reliability",
     "save_calibrated",
     "save_head",
+    "set_summary",
     "softmax",
     "summary",
     "top_label",
@@ -131,8 +143,12 @@ HOMES = {
         "Bins",
         "Stream",
         "Summary",
+        "binary_summary",
         "bootstrap",
+        "by_class",
+        "by_group",
         "compare",
+        "multilabel_summary",
         "softmax",
         "summary",
         "top_label",
@@ -141,6 +157,7 @@ HOMES = {
     "monitoring": ("Monitor",),
     "report": ("reliability",),
     "training": ("Recipe", "fit"),
+    "trust": ("AbstainingClassifier", "ConformalSets", "set_summary"),
 }
 __getattr__ = on_demand(__name__, HOMES)
 

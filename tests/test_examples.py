@@ -46,6 +46,16 @@ def test_tables(monkeypatch, capsys):
     assert float(error.removesuffix("%")) < 0.6 * float(before.split("ECE ")[1].removesuffix("%"))
 
 
+def test_abstain(monkeypatch, capsys):
+    program(monkeypatch, "abstain")
+    verdict, answered, sets, unsure = capsys.readouterr().out.splitlines()
+    assert verdict.startswith("Answers 6")
+    assert "at most 5.00 % of the answers are wrong with 90 % certainty" in verdict
+    assert float(answered.split("answered, ")[1].split("%")[0]) < 5
+    assert sets.startswith("new digits: 95.")
+    assert unsure.startswith("digit ")
+
+
 @pytest.mark.slow
 def test_calibrate(monkeypatch, capsys):
     """The example's network is overconfident by 13 points.

@@ -24,7 +24,8 @@ ROOMS = {
     "io": "errors locks files formats",
     "distributed": "",
     "metrics": "arguments inputs binning bins miscalibration softmaxes temperature scores ranking"
-    " resampling summaries sketch streaming paired",
+    " resampling summaries counts listing groups binary multilabel sketch streaming paired",
+    "trust": "scores sets conformal selective",
     "data": "split"
     " download.sources download.archives download.transfer download.verified download.sets download"
     " corruptions.blurs corruptions.weather corruptions.digital corruptions.registry"
@@ -44,7 +45,7 @@ ROOMS = {
     " posthoc.isotonic posthoc.histogram posthoc.spline posthoc.venn_abers posthoc.family posthoc"
     " temperature scalings tst two_stage registry model logistic estimator",
     "evaluation": "typed provenance checks older row arrays tables harness parquet predictions"
-    " evaluated ood shift masks choosing",
+    " evaluated ood shift masks choosing tasks trusting",
     "monitoring": "wealth cells settings alarms expected events told replay store measured standing"
     " periods monitor files",
     "deployment": "facts onnx saved cards",
@@ -54,10 +55,10 @@ ROOMS = {
     "report": "look diagrams keep page figures.selection figures.drawing figures.methods"
     " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
     " figures.sparsity figures.scheme figures.motivation figures.before_after figures"
-    " evaluation course monitor cells tables board leaderboard",
+    " evaluation sections course monitor cells tables board leaderboard",
     "integrations": "",
-    "cli": "failures flags features_file printing jobs data bench report demo evaluate compare"
-    " monitor calibrate train main",
+    "cli": "failures flags features_file printing tasks jobs data bench report demo evaluate"
+    " compare trust monitor calibrate train main",
 }
 ENDS = ("maccal", "maccal.__main__")
 

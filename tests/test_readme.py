@@ -155,6 +155,14 @@ def test_the_monitor_is_as_good_as_its_page_says():
     assert all(row["high"] <= measured["alpha"] for row in ours)
 
 
+def test_trust():
+    """With digits; the numbers in the comments are those that come out."""
+    made = executed("docs/trust.md")
+    assert made["sets"].measure(made["new"], made["truth"])["coverage"] > 0.87
+    assert made["answering"].found_
+    assert len(made["lines"]) == 2
+
+
 def test_training():
     assert len(executed("docs/train.md")["history"]) == 3
 
@@ -196,7 +204,7 @@ def test_every_page_with_code_is_run():
     run = {
         "README.md",
         *(f"docs/{name}.md" for name in ("metrics", "calibrate", "posthoc", "monitor", "train")),
-        *(f"docs/{name}.md" for name in ("deploy", "frameworks")),
+        *(f"docs/{name}.md" for name in ("deploy", "frameworks", "trust")),
     }
     with_code = {
         page.relative_to(ROOT).as_posix() for page in PAGES if "```python" in page.read_text()

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
@@ -12,6 +12,7 @@ from rich.text import Text
 
 from maccal.cli.flags import refuse
 from maccal.cli.printing import difference_table, ood_tables, shift_tables, table
+from maccal.cli.tasks import evaluate_task
 from maccal.distributed import held
 from maccal.evaluation.evaluated import Evaluated, measure, paired
 from maccal.evaluation.predictions import Kind, Predictions, read
@@ -29,6 +30,7 @@ def evaluate(
     compare_with: Annotated[Path | None, tyro.conf.arg(name="compare")] = None,
     labels: Path | None = None,
     kind: Kind | None = None,
+    task: Literal["classes", "binary", "multilabel"] = "classes",
     bins: int = 15,
     resamples: int = 1000,
     seed: int = 0,
@@ -50,6 +52,8 @@ def evaluate(
             test.
         labels: a .npy file of labels, for a bare .npy array.
         kind: what a bare .npy array holds, or which to use where a file has both.
+        task: classes, of which one is right; binary, one score of class 1 per row; or multilabel,
+            labels that are each yes or no.
         bins: bins of ECE, AECE, MCE and of the diagram.
         resamples: draws behind the intervals and null bands.
         seed: of those draws.
@@ -63,6 +67,10 @@ def evaluate(
         device: such as cuda, for ood and shift; else the processor.
     """
     wanted = Beyond(ood, shift, published, limit, root, device)
+    if task != "classes":
+        refuse(f"--task {task}", compare=compare_with, **asdict(wanted))
+        evaluate_task(file, task, labels, kind, bins, resamples, seed, out)
+        return
     wanted.check(file, out)
     paths = [file] if compare_with is None else [file, compare_with]
     if all(path.is_dir() for path in paths):

@@ -17,6 +17,7 @@ from maccal.cli.failures import answered
 from maccal.cli.monitor import monitor
 from maccal.cli.report import report
 from maccal.cli.train import train_with, usual_recipe
+from maccal.cli.trust import trust
 from maccal.plugins import load_plugins, without_plugins
 
 ABOUT = "Make a neural network's confidence trustworthy: measure it, calibrate it, report it."
@@ -32,6 +33,7 @@ def command() -> None:
         "evaluate": evaluate,
         "compare": compare,
         "monitor": monitor,
+        "trust": trust,
         "bench": bench,
         "report": report,
         "demo": demo,
