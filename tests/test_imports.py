@@ -23,8 +23,8 @@ ROOMS = {
     "caution": "",
     "io": "errors locks files formats",
     "distributed": "",
-    "metrics": "arguments inputs binning bins miscalibration softmaxes temperature scores ranking"
-    " resampling summaries sketch streaming paired",
+    "metrics": "arguments inputs given binning bins miscalibration softmaxes temperature scores ranking"
+    " resampling notebooks summaries sketch streaming paired",
     "data": "split"
     " download.sources download.archives download.transfer download.verified download.sets download"
     " corruptions.blurs corruptions.weather corruptions.digital corruptions.registry corruptions"
@@ -45,7 +45,7 @@ ROOMS = {
     " ood shift masks choosing",
     "runs": "config folder state history ending second making beyond motivation",
     "bench": "paper titles grids executors lines contrasts standing judging claims",
-    "report": "look diagrams keep page figures.selection figures.drawing figures.methods"
+    "report": "look notebooks diagrams keep page figures.selection figures.drawing figures.methods"
     " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
     " figures.sparsity figures.motivation figures.before_after figures evaluation cells tables"
     " board leaderboard",
