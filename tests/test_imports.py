@@ -23,8 +23,8 @@ ROOMS = {
     "caution": "",
     "io": "errors locks files formats",
     "distributed": "",
-    "metrics": "arguments inputs given binning bins miscalibration softmaxes temperature scores ranking"
-    " resampling notebooks summaries sketch streaming paired",
+    "metrics": "arguments inputs given binning bins miscalibration softmaxes temperature scores"
+    " ranking resampling notebooks summaries sketch streaming paired",
     "data": "split"
     " download.sources download.archives download.transfer download.verified download.sets download"
     " corruptions.blurs corruptions.weather corruptions.digital corruptions.registry corruptions"

@@ -6,7 +6,7 @@
                  probabilities that were rounded when they were written
 
 Nothing is guessed: names without `classes`, and rows that do not sum to 1 without `normalise`, are
-refused. Cost: names are looked up one by one, 10 million per second; normalising is one pass.
+refused. Cost: names are looked up one by one; normalising is one pass and a copy in float64.
 """
 
 from collections.abc import Iterable, Sequence

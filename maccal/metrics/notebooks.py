@@ -51,7 +51,7 @@ def html_table(heading: str, lines: Sequence[Line], words: str = "") -> str:
 
 
 def cell(tag: str, text: str, style: str = "") -> str:
-    return f'<{tag} style="text-align:right;{style}">{escape(text)}</{tag}>'
+    return f'<{tag} style="text-align:right;padding:2px 8px;{style}">{escape(text)}</{tag}>'
 
 
 def frame_of(numbers: Mapping[str, Any], lines: Sequence[Line]) -> "pd.DataFrame":

@@ -70,7 +70,7 @@ def test_a_summary_is_a_table(outputs):
     (shown,) = outputs["summary"]
     html = shown["data"]["text/html"]
     ece = re.search(r">ECE</th><td [^>]*>([\d.]+) %</td>", html)
-    assert 9 < float(ece.group(1)) < 13  # right 10 points less often than it says
+    assert 7 < float(ece.group(1)) < 13  # it is right 10 points less often than it says
     assert "Overconfident: it says" in html
     assert shown["data"]["text/plain"].startswith("2,000 rows, 2 classes, 15 bins\nAccuracy")
 

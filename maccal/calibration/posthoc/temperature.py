@@ -18,10 +18,12 @@ from maccal.calibration.posthoc.inputs import (
     fit_inputs,
     fitted,
     new_inputs,
+    predicted,
     scores,
 )
 from maccal.calibration.posthoc.one_number import exact_temperature, matching_temperature
 from maccal.metrics.arguments import check_share
+from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array
 
 
@@ -29,6 +31,7 @@ class TemperatureScaling(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Divide the logits by the temperature that suits held-out labels best.
 
     inputs   "logits", or "probs" for probabilities, whose logarithm is divided
+    classes  names of the columns, where labels are names
 
     Fitted: temperature_, classes_, n_features_in_.
 
@@ -45,8 +48,9 @@ class TemperatureScaling(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     temperature_: float
 
-    def __init__(self, *, inputs: Inputs = "logits") -> None:
+    def __init__(self, *, inputs: Inputs = "logits", classes: Classes | None = None) -> None:
         self.inputs = inputs
+        self.classes = classes
 
     def fit(
         self, logits: Array, labels: Array | None = None, *, accuracy: float | None = None
@@ -58,7 +62,7 @@ class TemperatureScaling(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if (labels is None) == (accuracy is None):
             raise ValueError("pass labels, or accuracy=... of rows like these: exactly one of them")
         if labels is not None:
-            numbers, codes = fit_inputs(logits, labels, self.inputs)
+            numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
             self.temperature_ = exact_temperature(scores(numbers, self.inputs), codes)
             return fitted(self, numbers)
         known = check_share(accuracy, "accuracy")
@@ -76,7 +80,7 @@ class TemperatureScaling(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, logits: Array) -> Array:
         """The most probable class, which no temperature changes."""
-        return back(new_inputs(self, logits).argmax(1), logits)
+        return predicted(self, back(new_inputs(self, logits).argmax(1), logits))
 
     def _scaled(self, logits: Array) -> Tensor:
         numbers = new_inputs(self, logits)
