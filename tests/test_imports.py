@@ -21,6 +21,7 @@ ROOMS = {
     "lazy": "",
     "plugins": "",
     "caution": "",
+    "progress": "",
     "io": "errors locks files formats",
     "distributed": "",
     "metrics": "arguments inputs given binning bins miscalibration softmaxes temperature scores"
@@ -41,7 +42,8 @@ ROOMS = {
     " posthoc.vector posthoc.structured posthoc.dirichlet posthoc.one_vs_rest posthoc.beta"
     " posthoc.isotonic posthoc.histogram posthoc.spline posthoc.venn_abers posthoc.family posthoc"
     " temperature tst two_stage registry model logistic estimator",
-    "evaluation": "typed provenance checks older row arrays tables parquet predictions evaluated"
+    "evaluation": "typed provenance checks older row arrays packed tables records"
+    " parquet predictions evaluated"
     " ood shift masks choosing",
     "runs": "config folder state history ending second making beyond motivation",
     "bench": "paper titles grids executors lines contrasts standing judging claims",

@@ -19,7 +19,6 @@ from math import isfinite
 from typing import TypeAlias
 
 import torch
-from rich.progress import track
 from torch import Tensor, nn
 
 from maccal.calibration.feedback import Feedback, feedback_of
@@ -34,6 +33,7 @@ from maccal.features.table import FeatureTable, Standard, Standardised, exact_de
 from maccal.methods.losses import cross_entropy
 from maccal.metrics.inputs import Array
 from maccal.models import Net
+from maccal.progress import track
 from maccal.training import Diverged, History
 from maccal.training.steps import batch_ranges
 

@@ -45,7 +45,8 @@ def class_names(classes: Classes, columns: int | None = None) -> list[Any]:
     if isinstance(classes, (str, bytes)) or not isinstance(classes, Iterable):
         expected = "a list of class names in the order of the columns"
         raise ValueError(f"classes is {shortened(classes)}; expected {expected}")
-    values = classes.tolist() if isinstance(classes, np.ndarray | Tensor) else list(classes)
+    given: Any = classes
+    values = given.tolist() if isinstance(given, np.ndarray | Tensor) else list(given)
     names = [value.item() if isinstance(value, np.generic) else value for value in values]
     wrong = [name for name in names if not isinstance(name, str | int)]
     if wrong or len({isinstance(name, str) for name in names}) > 1:

@@ -228,8 +228,8 @@ def summary(
     per_row = score_rows(rows)
     parts = splits(rows, per_row.mean(1))
 
-    n, classes = rows.scores.shape
-    result = Summary(n=n, classes=classes, bins=bins)
+    n, columns = rows.scores.shape
+    result = Summary(n=n, classes=columns, bins=bins)
     result.update(top_label_metrics(confidence, correct, bins))
     result["classwise_ece"] = by_class.ece()
     for name, scores, part in zip(PROPER, per_row, parts, strict=True):

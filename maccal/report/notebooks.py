@@ -8,6 +8,7 @@ figures of pyplot are. Outside of a notebook it is a plain figure that nothing k
 
 import io
 import sys
+from importlib import import_module
 from typing import Any
 
 import matplotlib
@@ -22,9 +23,8 @@ class Shown(Figure):
     def _ipython_display_(self) -> None:
         if not in_notebook():
             raise NotImplementedError  # a terminal prints the repr, as of any other figure
-        from IPython.display import publish_display_data
-
-        publish_display_data({"image/png": self.png()}, {"image/png": {"width": self.pixels}})
+        display = import_module("IPython.display")
+        display.publish_display_data({"image/png": self.png()}, {"image/png": {"width": self.pixels}})
         if uses_pyplot():
             import matplotlib.pyplot as plt
 
