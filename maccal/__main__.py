@@ -26,7 +26,10 @@ def main() -> None:
         signal.signal(signal.SIGINT, leave)
     from maccal.cli.main import main as run
 
-    run(lambda: signal.signal(signal.SIGINT, usual) and None)
+    def imported() -> None:
+        signal.signal(signal.SIGINT, usual)
+
+    run(imported)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,8 @@ ROOMS = {
     " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
     " figures.sparsity figures.motivation figures.before_after figures evaluation cells tables"
     " board leaderboard",
-    "cli": "failures flags features_file printing jobs data bench report demo evaluate compare"
+    "cli": "failures flags verbs output parsing reading features_file printing jobs data bench"
+    " report demo evaluate compare"
     " calibrate train main",
 }
 ENDS = ("maccal", "maccal.__main__")

@@ -44,10 +44,10 @@ class Stage2:
     start: Literal["auto", "trained", "fresh"] = "auto"
     # None: 40 for a fresh head; from the trained classifier 5, fewer for more than 50,000 rows
     epochs: int | None = None
-    batch_size: int = 128
+    batch_size: int = 128  # rows per step
     lr: float | None = None  # None: 0.1 for a fresh head, 0.0003 from the trained classifier
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
+    momentum: float = 0.9  # share of the last step that goes on in the next
+    weight_decay: float = 5e-4  # on every weight of the head
     schedule: Literal["cosine", "constant"] = "cosine"  # the paper: constant
     # None is a linear head; the paper: a bottleneck, which costs accuracy with many classes
     hidden: int | None = None
@@ -72,8 +72,8 @@ class Stage2:
     # there are such rows, else deployed
     statistics: Literal["auto", "held-out", "deployed", "masked"] = "auto"
     eta: Literal["decay", "static"] = "decay"  # Eq. 13, or eta_init throughout
-    eta_init: float = 0.1
-    eta_final: float = 0.001
+    eta_init: float = 0.1  # step of keep in the first epoch
+    eta_final: float = 0.001  # step of keep in the last epoch
     q0: float = 0.5  # keep in the first epoch
     # about the accuracy on unseen rows over that in training; used where no unseen rows are at hand
     gamma: float = 0.97

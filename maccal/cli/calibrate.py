@@ -4,13 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import tyro
-from rich.console import Console
-from rich.text import Text
 
 from maccal.calibration.registry import CALIBRATORS, calibrator_of
 from maccal.calibration.stage2 import Stage2
 from maccal.cli.flags import refuse
 from maccal.cli.jobs import Done, Settings, calibrate_file, calibrate_model
+from maccal.cli.output import answer, note, tell
 from maccal.cli.printing import compact, show_run
 from maccal.runs import calibrate_run, read_config
 from maccal.runs.config import RunFeedback
@@ -39,7 +38,8 @@ def calibrate(
             train[, val[, test]].
         calibrator: maccal, temperature, or of a run tst and vtst too. The choices of stage II below
             are those of maccal.
-        accuracy: on unseen data, where it is known and no held-out labels are given. Not of a run.
+        accuracy: share of unseen rows that the classifier gets right, 0 to 1, where it is known
+            and no held-out labels are given. Not of a run.
         head: name of the model's classifier, where it cannot be found.
         cache: folder for the model's features, so that they are extracted once.
         feedback: of a run: from the held-out labels of its data set (the default), from views of
@@ -48,7 +48,7 @@ def calibrate(
         root: folder with the data sets, of a run.
         device: such as cuda, of a run or a model; else where the model is, or the processor.
         config: the choices of stage II.
-        seed: of weights, masks and order; by default 1. A run has its own.
+        seed: number that settles weights, masks and order; by default 1. A run has its own.
         out: folder for <name>.head.safetensors, <name>.history.json and, with test rows,
             <name>.report.html; by default this one. Not of a run, whose files go beside it.
     """
@@ -95,18 +95,17 @@ def refuse_gamma(config: Any, where: str) -> None:
 
 def show(done: Done) -> None:
     """The numbers before and after, what the new classifier aimed at, and the files."""
-    console = Console()
     if done.models:
-        console.print(compact(done.models), "")
+        tell(compact(done.models), "")
     last = done.history[-1]
     if "keep" in last:
         aim = f"confidence {last['confidence']:.2%}, wanted {last['target']:.2%}"
         words = f"keeps {last['keep']:.1%} of its weights in training; {aim}"
     else:
         words = f"has the temperature {last['temperature']:.4f}"
-    console.print(Text(f"the new classifier {words}"))
-    console.print(Text(done.feedback))
-    for file in done.files:
-        console.print(Text(f"wrote {file}"))
-    if done.report is not None:
-        console.print(Text(f"wrote {done.report}"))
+    tell(f"the new classifier {words}", done.feedback)
+    files = [*done.files, *([] if done.report is None else [done.report])]
+    rows = [model.row.content for model in done.models]
+    answer({"models": rows, "last": last, "feedback": done.feedback, "files": files})
+    for file in files:
+        note(f"wrote {file}")

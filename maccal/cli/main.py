@@ -134,4 +134,3 @@ def grouped(verbs: list[Any]) -> Callable[..., Any]:
 
 def main(imported: Callable[[], None] = nothing) -> None:
     answered(lambda: command(imported))
-

@@ -10,7 +10,6 @@ terminal. NO_COLOR in the environment means no styles at all.
 
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,9 +45,7 @@ def want(*, json: bool = False, quiet: bool = False) -> None:
 def results(*, wrapped: bool = False) -> Console:
     """Stdout; lines are wrapped only where sentences go to a terminal."""
     out = console(stderr=False)
-    if wrapped and out.is_terminal or "COLUMNS" in os.environ and not out.is_terminal and wrapped:
-        return out
-    return console(stderr=False, width=WIDE)
+    return out if wrapped and out.is_terminal else console(stderr=False, width=WIDE)
 
 
 def tell(*things: Table | Text | str) -> None:

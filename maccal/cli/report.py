@@ -5,19 +5,16 @@ Cost: 1,000 rows take about two seconds of one core, more than half of them matp
 which takes two to import, is not needed (benchmarks/report.py)."""
 
 import gc
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 import tyro
-from rich.console import Console
-from rich.text import Text
 
 from maccal.bench.claims import claims
 from maccal.bench.lines import Book
-from maccal.cli.failures import answered
+from maccal.cli.output import answer, note, tell
 from maccal.evaluation.row import Row, distinct, read_row, read_rows
 from maccal.evaluation.row import upgrade as upgraded
 from maccal.io import FileError, write_all
@@ -38,11 +35,21 @@ def report(
     Args:
         rows: .jsonl files of rows, such as results/bench-cpu.jsonl; or folders of runs, such as
             runs/, or the folder of one run.
-        out: the page.
-        title: of the page.
+        out: file for the page.
+        title: words above the page.
         figures: folder for the figures, each as <name>.svg and <name>.png.
         upgrade: first make .jsonl files of older formats files of this one.
     """
+    gc.disable()  # rows and drawings live until the end: looking for garbage among them finds none
+    try:
+        make_report(rows, out, title, figures, upgrade)
+    finally:
+        gc.enable()
+
+
+def make_report(
+    rows: tuple[Path, ...], out: Path, title: str, figures: Path | None, upgrade: bool
+) -> None:
     if not rows:
         raise ValueError("no file of rows; pass one or more, such as results/bench-cpu.jsonl")
     if out.resolve() in [file.resolve() for file in rows]:
@@ -53,16 +60,17 @@ def report(
             lines.append(f"{file}: {upgraded(file)} rows of an older format are of this one now")
     book = Book.of(distinct(chain.from_iterable(placed_rows(file) for file in rows)))
     files: dict[Path, str | bytes] = {out: leaderboard_page(book, title=title)}
-    lines += [f"{claim.verdict:15} {claim.words}" for claim in claims(book)]
+    judged = claims(book)
+    lines += [f"{claim.verdict:15} {claim.words}" for claim in judged]
     if figures:
         drawn, words = figure_files(book, figures)
         files |= drawn
         lines += words
     write_all(files)
-    console = Console()
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
-    console.print(Text(f"report: {out}"))
+    tell(*lines)
+    words = [{"verdict": claim.verdict, "words": claim.words} for claim in judged]
+    answer({"claims": words, "files": list(files)})
+    note(f"report: {out}")
 
 
 def placed_rows(source: Path) -> Iterator[tuple[str, Row]]:
@@ -107,10 +115,3 @@ def figure_files(book: Book, folder: Path) -> tuple[dict[Path, bytes], list[str]
             files[folder / f"{name}.{kind}"] = rendered(figure, kind)
     words = [f"left out: {FIGURES[name].title}: {reason}" for name, reason in absent.items()]
     return files, [*words, f"figures: {len(drawn)} of {len(FIGURES)} in {folder}"]
-
-
-def main() -> None:
-    """`maccal report ...` by itself, without the imports of the other verbs."""
-    # rows and drawings live until the end: looking for garbage among them finds none
-    gc.disable()
-    answered(lambda: tyro.cli(report, prog="maccal report", args=sys.argv[2:]))

@@ -89,7 +89,9 @@ VERBS: dict[str, Verb] = {
         "make the paper's tables and figures as grids of runs",
         (
             Example("bench table1 --scale cpu --plan", "what there is, and what is left to do"),
-            Example("bench table1 --scale cpu --seeds 1 2 --workers 2", "make it; goes on anywhere"),
+            Example(
+                "bench table1 --scale cpu --seeds 1 2 --workers 2", "make it; goes on anywhere"
+            ),
             Example("bench all --executor ray --address auto --gpus 1", "all of it on a cluster"),
         ),
     ),

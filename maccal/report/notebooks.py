@@ -24,7 +24,9 @@ class Shown(Figure):
         if not in_notebook():
             raise NotImplementedError  # a terminal prints the repr, as of any other figure
         display = import_module("IPython.display")
-        display.publish_display_data({"image/png": self.png()}, {"image/png": {"width": self.pixels}})
+        display.publish_display_data(
+            {"image/png": self.png()}, {"image/png": {"width": self.pixels}}
+        )
         if uses_pyplot():
             import matplotlib.pyplot as plt
 
