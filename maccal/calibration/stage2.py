@@ -42,18 +42,19 @@ class Stage2:
     # the classifier as trained, or random weights, as in the paper; auto: as trained, where it is
     # known and the new head is linear too. A run of the benchmark settles on random weights
     start: Literal["auto", "trained", "fresh"] = "auto"
-    # None: 40 for a fresh head; from the trained classifier 5, fewer for more than 50,000 rows
+    # unset (None): 40 for a fresh head; from the trained classifier 5, fewer for more than 50,000 rows
     epochs: int | None = None
     batch_size: int = 128  # rows per step
-    lr: float | None = None  # None: 0.1 for a fresh head, 0.0003 from the trained classifier
+    lr: float | None = None  # unset: 0.1 for a fresh head, else 0.0003
     momentum: float = 0.9  # share of the last step that goes on in the next
     weight_decay: float = 5e-4  # on every weight of the head
-    schedule: Literal["cosine", "constant"] = "cosine"  # the paper: constant
-    # None is a linear head; the paper: a bottleneck, which costs accuracy with many classes
+    # of the learning rate; the paper: constant
+    schedule: Literal["cosine", "constant"] = "cosine"
+    # width of a bottleneck; unset is a linear head; the paper: a bottleneck, which costs accuracy with many classes
     hidden: int | None = None
     # divide the features by one common scale; the paper: raw features
     standardise: bool = True
-    # subtract their mean too; None: for a fresh head, where they are standardised
+    # subtract their mean too; unset: for a fresh head, where they are standardised
     centre: bool | None = None
     # when masks are drawn anew; Algorithm 1 says every batch, the text every epoch
     refresh: Literal["batch", "epoch"] = "batch"
@@ -65,7 +66,7 @@ class Stage2:
     # the weights used at inference: keep x W, W, or those of the last mask
     inference: Literal["expected", "dense", "last"] = "expected"
     # what Eq. 12 moves; as printed it is the retention, which runs away. solved: no steps, keep is
-    # where confidence meets its target. None: solved from the trained classifier, else sparsity
+    # where confidence meets its target. unset: solved from the trained classifier, else sparsity
     adapt: Literal["solved", "sparsity", "retention", "none"] | None = None
     # whose Conf and Acc Eq. 12 compares: those of the head as it would be used, on held-out or
     # (deployed) on training rows, or those of the masked training passes; auto is held-out where

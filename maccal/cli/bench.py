@@ -49,7 +49,7 @@ def make_job(job: Job, place: Place) -> None:
 
 
 def bench(
-    grids: tyro.conf.Positional[tuple[str, ...]],
+    grids: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="GRID ...")],
     scale: str = "paper",
     seeds: tuple[int, ...] = (1, 2, 3),
     show_plan: Annotated[bool, tyro.conf.arg(name="plan")] = False,
@@ -100,7 +100,7 @@ def bench(
     found = plan(wanted, runs, recorded)
     failures = found.count("failed")
     tell(f"{found.count('done')} of {len(found.states)} runs are done")
-    counts = {state: found.count(state) for state in STATES}
+    counts = {str(state): found.count(state) for state in STATES}
     answer({"rows": file, **counts})
     note(f"rows: {file}")
     if failures:

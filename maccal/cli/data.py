@@ -1,6 +1,7 @@
 """The verbs of `maccal data`: list, get and check data sets."""
 
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 from rich.table import Table
@@ -10,6 +11,7 @@ from maccal.cli.output import answer, note, tell
 from maccal.data import DATASETS
 from maccal.data.download import SOURCES, check, data_root, get, listing
 
+SETS = tyro.conf.arg(metavar="NAME ...")
 NAMES = tuple(dict.fromkeys([*SOURCES, *DATASETS]))
 
 
@@ -21,7 +23,9 @@ def list_sets(root: Path | None = None) -> None:
     """
     table = Table("set", "publisher", "download", "here", "folder", box=None)
     table.columns[2].justify = "right"
-    rows = [(row.name, row.host, row.size, row.here, row.where.name) for row in listing(root)]
+    rows: list[tuple[str, str, int | None, str, str]] = []
+    for row in listing(root):
+        rows.append((row.name, row.host, row.size, row.here, row.where.name))
     rows += [(name, "scikit-learn", None, "embedded", "") for name in embedded()]
     found = []
     for name, host, size, here, folder in rows:
@@ -51,7 +55,9 @@ def get_set(name: tyro.conf.Positional[str], root: Path | None = None, keep: boo
     answer({"set": name, "folder": folder})
 
 
-def check_sets(names: tyro.conf.Positional[tuple[str, ...]] = (), root: Path | None = None) -> None:
+def check_sets(
+    names: Annotated[tyro.conf.Positional[tuple[str, ...]], SETS] = (), root: Path | None = None
+) -> None:
     """Check that data sets are complete, byte for byte where the publisher's checksums are known,
     and that they load.
 

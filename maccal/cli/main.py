@@ -14,7 +14,7 @@ import tyro
 
 from maccal.cli.failures import answered
 from maccal.cli.output import want
-from maccal.cli.parsing import EVERYWHERE, MARKERS, as_command, plain_help, run_verb
+from maccal.cli.parsing import EVERYWHERE, MARKERS, UNSET, as_command, plain_help, run_verb
 from maccal.cli.verbs import GROUPS, VERBS, Verb
 from maccal.plugins import load_plugins, without_plugins
 
@@ -97,8 +97,8 @@ def mistake(group: str, words: Sequence[str]) -> str:
     known = list(rows_of(group))
     after = f"maccal {group}".strip()
     if not words:
-        return f"{after}: no verb; choose {', '.join(known)}, or see {after} --help"
-    close = get_close_matches(words[0], known, n=2, cutoff=0.5)
+        return f"no verb; choose {', '.join(known)}, or see {after} --help"
+    close = get_close_matches(words[0], known, n=2)
     if not close and words[0].startswith("-"):
         return f"{words[0]}: the verb comes first; choose {', '.join(known)}"
     guess = f"did you mean {' or '.join(close)}?" if close else f"choose {', '.join(known)}"
@@ -120,15 +120,18 @@ def complete(words: Sequence[str]) -> None:
         groups.setdefault(first, []).append(Annotated[Any, inner])
     for first, inner_verbs in groups.items():
         commands[first] = grouped(inner_verbs)
-    tyro.extras.subcommand_cli_from_dict(commands, prog="maccal", args=words, config=MARKERS)
+    tyro.extras.subcommand_cli_from_dict(
+        commands, prog="maccal", args=words, config=MARKERS, registry=UNSET
+    )
 
 
 def grouped(verbs: list[Any]) -> Callable[..., Any]:
     def group(verb: Any) -> None:
         """Verbs of one group."""
 
+    marker: Any = tyro.conf.OmitArgPrefixes
     choice: Any = Union[tuple(verbs)]  # noqa: UP007
-    group.__annotations__ = {"verb": tyro.conf.OmitArgPrefixes[choice]}
+    group.__annotations__ = {"verb": marker[choice]}
     return tyro.conf.configure(tyro.conf.OmitSubcommandPrefixes)(group)
 
 

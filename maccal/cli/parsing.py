@@ -25,16 +25,37 @@ SHARED = {
 EVERYWHERE = "--version shows the version; --plugin FILE runs your Python file first"
 MARKERS = (
     tyro.conf.DisallowNone,
-    tyro.conf.FlagCreatePairsOff,
     tyro.conf.PositionalMetavarFromFieldName,
 )
+
+
+UNSET = tyro.constructors.ConstructorRegistry()
+
+
+@UNSET.primitive_rule
+def none_is_unset(
+    about: tyro.constructors.PrimitiveTypeInfo,
+) -> tyro.constructors.PrimitiveConstructorSpec[None] | None:
+    """None is shown as "unset"; it cannot be typed (DisallowNone)."""
+    if about.type is not type(None):
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="{unset}",
+        instance_from_str=lambda words: None,
+        is_instance=lambda value: value is None,
+        str_from_instance=lambda value: ["unset"],
+        choices=("unset",),
+    )
 
 
 def run_verb(name: str, verb: Verb, function: Callable[..., Any], words: Sequence[str]) -> None:
     """Parse the words, and do it; for --help also the examples."""
     plain_help()
     try:
-        tyro.cli(as_command(function), prog=f"maccal {name}", args=words, config=MARKERS)
+        tyro.cli(
+            as_command(function), prog=f"maccal {name}", args=words, config=MARKERS, registry=UNSET
+        )
     except SystemExit as left:
         if left.code in (0, None) and {"-h", "--help"} & set(words):
             print(epilog(verb))
@@ -87,8 +108,11 @@ def described(annotation: Any, words: str) -> Any:
         inner = get_args(inner)[0]
     if is_dataclass(inner):
         return annotation
+    if inner is bool:
+        annotation = tyro.conf.FlagCreatePairsOff[annotation]
     metavar = None
-    if get_origin(inner) is tuple:
+    told = [one for one in getattr(annotation, "__metadata__", ()) if hasattr(one, "metavar")]
+    if get_origin(inner) is tuple and not any(one.metavar for one in told):
         metavar = f"{get_args(inner)[0].__name__.upper()} ..."
     about = tyro.conf.arg(
         help=" ".join(words.split()), help_behavior_hint=default_words, metavar=metavar
@@ -98,7 +122,7 @@ def described(annotation: Any, words: str) -> Any:
 
 def default_words(default: str) -> str:
     """What is said of a default: nothing where it is that the flag is not given."""
-    return "" if default in ("None", "False", "") else f"(default: {default})"
+    return "" if default in ("unset", "False", "") else f"(default: {default})"
 
 
 def plain_help() -> None:

@@ -25,7 +25,7 @@ class Reading:
     # class names in the order of the columns, for labels that are names
     classes: Annotated[tuple[str, ...], Names] = ()
     # divide each row of probabilities by its sum: percentages, rounded numbers
-    normalise: Annotated[bool, Unset] = False
+    normalise: Annotated[tyro.conf.FlagCreatePairsOff[bool], Unset] = False
     # of standard input, or of a file whose name does not say it
     format: Annotated[Format | None, Unset] = None
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -23,7 +24,7 @@ from maccal.report.leaderboard import leaderboard_page
 
 
 def report(
-    rows: tyro.conf.Positional[tuple[Path, ...]],
+    rows: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="ROWS ...")],
     out: Path = Path("report.html"),
     title: str = "Calibration methods, compared",
     figures: Path | None = None,
@@ -68,8 +69,8 @@ def make_report(
         lines += words
     write_all(files)
     tell(*lines)
-    words = [{"verdict": claim.verdict, "words": claim.words} for claim in judged]
-    answer({"claims": words, "files": list(files)})
+    found = [{"verdict": claim.verdict, "words": claim.words} for claim in judged]
+    answer({"claims": found, "files": list(files)})
     note(f"report: {out}")
 
 

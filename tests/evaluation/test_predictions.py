@@ -162,7 +162,7 @@ BROKEN = {
     "suffix": (
         "m.txt",
         "0.5",
-        "unknown suffix '.txt'; expected one of .npz, .npy, .csv, .csv.gz, .jsonl",
+        "unknown suffix '.txt'; expected one of .npz, .npy, .csv, .csv.gz",
     ),
 }
 

@@ -32,7 +32,7 @@ def test_names_are_indices(names):
     assert class_indices(names, CLASSES).tolist() == CODES.tolist()
     expected = mc.summary(PROBS, CODES)
     assert mc.summary(PROBS, names, classes=CLASSES) == expected
-    with pytest.raises(ValueError, match="labels are names, such as .*; pass classes="):
+    with pytest.raises(ValueError, match=r"labels are names, such as .*; pass classes="):
         mc.summary(PROBS, names)
 
 
@@ -56,7 +56,7 @@ def test_every_function_takes_names(measured):
     assert measured(NAMES, classes=CLASSES) == measured(CODES)
     with pytest.raises(ValueError, match="labels are names"):
         measured(NAMES)
-    with pytest.raises(ValueError, match="label 'dog' in row .* is none of the classes"):
+    with pytest.raises(ValueError, match=r"label 'dog' in row .* is none of the classes"):
         measured(NAMES, classes=["hen", "cat", "cow"])
 
 
