@@ -42,7 +42,7 @@ class Stage2:
     # the classifier as trained, or random weights, as in the paper; auto: as trained, where it is
     # known and the new head is linear too. A run of the benchmark settles on random weights
     start: Literal["auto", "trained", "fresh"] = "auto"
-    # unset (None): 40 for a fresh head; from the trained classifier 5, fewer for more than 50,000 rows
+    # unset: 40 for a fresh head; from the trained classifier 5, fewer for more than 50,000 rows
     epochs: int | None = None
     batch_size: int = 128  # rows per step
     lr: float | None = None  # unset: 0.1 for a fresh head, else 0.0003
@@ -50,7 +50,8 @@ class Stage2:
     weight_decay: float = 5e-4  # on every weight of the head
     # of the learning rate; the paper: constant
     schedule: Literal["cosine", "constant"] = "cosine"
-    # width of a bottleneck; unset is a linear head; the paper: a bottleneck, which costs accuracy with many classes
+    # width of a bottleneck, as in the paper, which costs accuracy with many classes; unset is a
+    # linear head
     hidden: int | None = None
     # divide the features by one common scale; the paper: raw features
     standardise: bool = True

@@ -109,7 +109,8 @@ def described(annotation: Any, words: str) -> Any:
     if is_dataclass(inner):
         return annotation
     if inner is bool:
-        annotation = tyro.conf.FlagCreatePairsOff[annotation]
+        single: Any = tyro.conf.FlagCreatePairsOff
+        annotation = single[annotation]
     metavar = None
     told = [one for one in getattr(annotation, "__metadata__", ()) if hasattr(one, "metavar")]
     if get_origin(inner) is tuple and not any(one.metavar for one in told):
