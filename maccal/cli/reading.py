@@ -51,7 +51,7 @@ def told_apart(paths: Sequence[Path]) -> list[str]:
     >>> told_apart([Path("x/old.npz"), Path("x/new.npz")])
     ['old', 'new']
     >>> told_apart([Path("x/test.npz"), Path("y/test.npz"), Path("y/other.csv.gz")])
-    ['x/test', 'y/test', 'y/other']
+    ['x/test', 'y/test', 'other']
     """
     places = [path.resolve() for path in paths]
     for number, place in enumerate(places):
@@ -64,9 +64,12 @@ def told_apart(paths: Sequence[Path]) -> list[str]:
     for length in range(1, max(len(path.parts) for path in whole)):
         pairs = zip(whole, short, strict=True)
         names.append(["/".join((*path.parts[-1 - length : -1], name)) for path, name in pairs])
-    for one in names:
-        if len({name.casefold() for name in one}) == len(paths):  # to some disks A is a
-            return one
+    alone = [sum(other.casefold() == name.casefold() for other in short) == 1 for name in short]
+    for longer in names:
+        rows = zip(alone, short, longer, strict=True)
+        found = [name if unique else long for unique, name, long in rows]
+        if len({name.casefold() for name in found}) == len(paths):  # to some disks A is a
+            return found
     return last_resort(short, [path.name for path in whole])
 
 
