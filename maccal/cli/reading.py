@@ -64,7 +64,8 @@ def told_apart(paths: Sequence[Path]) -> list[str]:
     for length in range(1, max(len(path.parts) for path in whole)):
         pairs = zip(whole, short, strict=True)
         names.append(["/".join((*path.parts[-1 - length : -1], name)) for path, name in pairs])
-    alone = [sum(other.casefold() == name.casefold() for other in short) == 1 for name in short]
+    folded = [name.casefold() for name in short]
+    alone = [folded.count(name) == 1 for name in folded]
     for longer in names:
         rows = zip(alone, short, longer, strict=True)
         found = [name if unique else long for unique, name, long in rows]

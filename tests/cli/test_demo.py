@@ -112,7 +112,7 @@ def test_what_comes_out(made):
 
 
 def test_what_is_printed(made):
-    out, result, printed = made
+    _, result, printed = made
     for model in result.models:
         line = next(
             line
