@@ -21,10 +21,12 @@ ROOMS = {
     "lazy": "",
     "plugins": "",
     "caution": "",
+    "progress": "",
     "io": "errors locks files formats",
     "distributed": "",
-    "metrics": "arguments inputs binning bins miscalibration softmaxes temperature scores ranking"
-    " resampling summaries counts listing groups binary multilabel sketch streaming paired",
+    "metrics": "arguments inputs given binning bins miscalibration softmaxes temperature scores"
+    " ranking resampling notebooks summaries counts listing groups binary multilabel sketch"
+    " streaming paired",
     "trust": "scores sets conformal selective",
     "data": "split"
     " download.sources download.archives download.transfer download.verified download.sets download"
@@ -44,21 +46,21 @@ ROOMS = {
     " posthoc.vector posthoc.structured posthoc.dirichlet posthoc.one_vs_rest posthoc.beta"
     " posthoc.isotonic posthoc.histogram posthoc.spline posthoc.venn_abers posthoc.family posthoc"
     " temperature scalings tst two_stage registry model logistic estimator",
-    "evaluation": "typed provenance checks older row arrays tables harness parquet predictions"
-    " evaluated ood shift masks choosing tasks trusting",
+    "evaluation": "typed provenance checks older row arrays packed tables records harness parquet"
+    " predictions evaluated ood shift masks choosing tasks trusting",
     "monitoring": "wealth cells settings alarms expected events told replay store measured standing"
     " periods monitor files",
     "deployment": "facts onnx saved cards",
     "runs": "config naming folder state history ending second making beyond motivation",
     "bench": "paper titles readings grids executors lines contrasts standing judging comparing"
     " ablations sweeps costs claims",
-    "report": "look diagrams keep page figures.selection figures.drawing figures.methods"
+    "report": "look notebooks diagrams keep page figures.selection figures.drawing figures.methods"
     " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
     " figures.sparsity figures.scheme figures.motivation figures.before_after figures"
     " evaluation sections course monitor cells tables board leaderboard",
     "integrations": "",
-    "cli": "failures flags features_file printing tasks jobs data bench report demo evaluate"
-    " compare trust monitor calibrate train main",
+    "cli": "failures flags verbs output parsing reading features_file printing tasks jobs data"
+    " bench report demo evaluate compare trust monitor calibrate train main",
 }
 ENDS = ("maccal", "maccal.__main__")
 

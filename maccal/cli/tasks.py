@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from maccal.cli.output import answer, note, tell
 from maccal.cli.printing import right_aligned
 from maccal.evaluation.predictions import Kind
 from maccal.evaluation.tasks import Task, plain_numbers, read_task
@@ -33,14 +33,15 @@ def evaluate_task(
     record = settings | plain_numbers(numbers)
     written = write_json(folder / f"{said.name}.{task}.json", f"{task} 1", record)
     write(folder / f"{said.name}.report.html", page)
-    console = Console()
     lines = number_lines(numbers, metrics_of(numbers))
-    console.print(Text(said.name, style="bold"), text_table(NUMBER_HEADINGS, lines))
+    tell(Text(said.name, style="bold"), text_table(NUMBER_HEADINGS, lines))
     if isinstance(numbers, MultilabelSummary):
-        console.print(Text(f"\n{numbers['labels']}"), soft_wrap=True)
+        tell("", str(numbers["labels"]))
+    tell("", numbers["verdict"])
+    answer(record)
     report = folder / f"{said.name}.report.html"
-    for words in ("", numbers["verdict"], "", f"report: {report}", f"wrote {written}"):
-        console.print(Text(words), soft_wrap=True)
+    note(f"report: {report}")
+    note(f"wrote {written}")
 
 
 def text_table(headings: list[str] | tuple[str, ...], lines: list[list[str]]) -> Table:

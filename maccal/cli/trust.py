@@ -1,16 +1,18 @@
 """The verb `maccal trust`: sets with a coverage, answers with a risk, classes and groups."""
 
-import json as jsons
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import tyro
-from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
+from maccal.cli.output import answer, note, tell
+from maccal.cli.reading import READING, Reading
 from maccal.cli.tasks import text_table
 from maccal.evaluation.arrays import load_npy
-from maccal.evaluation.predictions import Kind, Predictions, read
+from maccal.evaluation.predictions import Predictions
 from maccal.evaluation.trusting import Trust, trust_in
 from maccal.io import FileError, write, write_json
 from maccal.metrics import Listing
@@ -30,12 +32,10 @@ def trust(
     delta: float = 0.05,
     groups: Path | None = None,
     test: Path | None = None,
-    labels: Path | None = None,
-    kind: Kind | None = None,
+    reading: tyro.conf.OmitArgPrefixes[Reading] = READING,
     bins: int = 15,
     resamples: int = 1000,
     seed: int = 0,
-    json: bool = False,
     out: Path | None = None,
 ) -> None:
     """Sets that hold the label, answers with a bounded risk, and calibration by class and group.
@@ -54,17 +54,15 @@ def trust(
         groups: a .npy file with the name or number of each row's group (with --test: of the rows of
             both files, one after the other).
         test: a second file, to measure on; then all rows of the first are fitted on.
-        labels: a .npy file of labels, for a bare .npy array.
-        kind: what a bare .npy array holds, or which to use where a file has both.
-        bins: bins of ECE.
-        resamples: draws behind the intervals and tests.
-        seed: of halves, draws and randomised sets.
-        json: print the numbers as JSON instead of tables.
+        reading: how files are read.
+        bins: number of bins of ECE.
+        resamples: number of draws behind the intervals and tests.
+        seed: number that settles halves, draws and randomised sets.
         out: folder for <name>.trust.json and <name>.trust.html; by default nothing is written.
     """
     check_methods(methods, deterministic)
-    said = read(file, labels=labels, kind=kind)
-    other = None if test is None else second(test, labels, said)
+    said = reading.read(file)
+    other = None if test is None else second(test, reading, said)
     found = trust_in(
         said,
         other,
@@ -79,17 +77,20 @@ def trust(
         resamples=resamples,
         seed=seed,
     )
-    settings = {"file": file.name, "bins": bins, "resamples": resamples, "seed": seed}
+    settings = {
+        "file": reading.named(file).name,
+        "bins": bins,
+        "resamples": resamples,
+        "seed": seed,
+    }
     values = settings | found.record()
-    if json:
-        print(jsons.dumps(values, indent=1, allow_nan=False))
-    else:
-        show_trust(found)
+    show_trust(found)
+    answer(values)
     if out is not None:
         page = write(out / f"{said.name}.trust.html", trust_page(found, values))
         written = write_json(out / f"{said.name}.trust.json", "trust 1", values)
         for path in (page, written):
-            Console(stderr=json).print(Text(f"wrote {path}"), soft_wrap=True)
+            note(f"wrote {path}")
 
 
 def check_methods(methods: tuple[Method, ...], deterministic: bool) -> None:
@@ -100,11 +101,11 @@ def check_methods(methods: tuple[Method, ...], deterministic: bool) -> None:
         raise ValueError("--deterministic does not apply to thr, which always is; leave it out")
 
 
-def second(test: Path, labels: Path | None, first: Predictions) -> Predictions:
+def second(test: Path, reading: Reading, first: Predictions) -> Predictions:
     """The rows to measure on, which must have the same classes."""
-    if labels is not None:
+    if reading.labels is not None:
         raise ValueError("--labels is for one bare array; with --test save labels in both files")
-    other = read(test, kind=first.kind)
+    other = replace(reading, kind=first.kind).read(test)
     if other.scores.shape[1:] != first.scores.shape[1:]:
         problem = f"scores of shape {other.scores.shape}, and {first.name} has"
         raise FileError(test, f"{problem} {first.scores.shape}; the classes must be the same")
@@ -120,28 +121,34 @@ def group_names(path: Path) -> np.ndarray:
 
 def show_trust(found: Trust) -> None:
     """Tables for the terminal."""
-    console = Console()
     rows = f"fitted on {found.fitted_on:,} rows, measured on {found.measured_on:,} others"
-    console.print(Text(f"{found.name}: {rows}", style="bold"), "")
-    console.print(text_table(SET_HEADINGS, set_lines(found)), "")
+    tell(Text(f"{found.name}: {rows}", style="bold"), "")
+    tell(text_table(SET_HEADINGS, set_lines(found)), "")
     for made, measured in zip(found.sets, found.measured_sets, strict=True):
         worst = min(measured["classes"], key=lambda line: line["coverage"])
         words = f"{made.method.upper()}: of the classes {worst['class']} is covered least, "
-        console.print(Text(f"{words}{100 * worst['coverage']:.2f} % of {worst['rows']:,} rows"))
-    for words in ("", found.answers.verdict_, answered_words(found.measured_answers), ""):
-        console.print(Text(words), soft_wrap=True)
-    show_lines(console, "by predicted class", found.classes)
+        tell(f"{words}{100 * worst['coverage']:.2f} % of {worst['rows']:,} rows")
+    tell("", found.answers.verdict_, answered_words(found.measured_answers), "")
+    show_lines("by predicted class", found.classes)
     if found.groups is not None:
-        show_lines(console, "by group", found.groups)
+        show_lines("by group", found.groups)
 
 
-def show_lines(console: Console, title: str, listing: Listing) -> None:
+def show_lines(title: str, listing: Listing) -> None:
     """The table, cut to the lines with the smallest p-values where it is long."""
     shown = listing
-    note = ""
+    cut = ""
     if len(listing) > MOST:
         order = sorted(listing, key=lambda line: line["p_value"])
         shown = Listing(order[:MOST], listing.columns)
-        note = f", {MOST} of {len(listing)} with the smallest p-values; --out has all"
-    console.print(Text(f"Calibration {title}{note}", style="bold"))
-    console.print(Text(f"{shown}\n"), soft_wrap=True)
+        cut = f", {MOST} of {len(listing)} with the smallest p-values; --out has all"
+    tell(Text(f"Calibration {title}{cut}", style="bold"))
+    tell(text_lines(str(shown)), "")
+
+
+def text_lines(text: str) -> Table:
+    """Lines that are aligned already, as a table that is never wrapped."""
+    lines = Table.grid()
+    for line in text.splitlines():
+        lines.add_row(Text(line, no_wrap=True))
+    return lines

@@ -50,14 +50,17 @@ def measure(
     )
 
 
-def paired(first: Predictions, second: Predictions, **settings: int) -> dict[str, Difference]:
+def paired(
+    first: Predictions, second: Predictions, *, bins: int = 15, resamples: int = 1000, seed: int = 0
+) -> dict[str, Difference]:
     """Second minus first on the same rows; ValueError where the labels show that they are not."""
     if not np.array_equal(first.labels, second.labels):
         raise ValueError(
             f"{first.name} and {second.name} do not have the same labels; "
             "a paired test needs the same rows in the same order"
         )
-    return compare(first.probs, second.probs, first.labels, **settings)
+    probs = (first.probs, second.probs)
+    return compare(*probs, first.labels, bins=bins, resamples=resamples, seed=seed)
 
 
 def diagram_numbers(

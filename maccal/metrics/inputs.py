@@ -31,6 +31,12 @@ BLOCK = 1 << 20  # elements read at a time: 4 MB of float32, so that a second lo
 STRETCH = 32_000  # elements of a vector at a time: from 32,768 on torch uses its thread pool
 ONE_SCORE = "for a binary score s call binary_summary, or pass the two columns (1 - s, s)"
 SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}  # float32 and float64 rows: 1e-3
+ROUNDED = 0.1  # a row whose sum is off by less was probably rounded
+
+# What to do instead, where the mistake is a common one
+BINARY = "for a binary score s pass the two columns (1 - s, s)"
+NAMED = "pass classes=[...] with the names in the order of the columns"
+NORMALISE = "divide each row by its sum: normalise=True, --normalise on the command line"
 
 
 def like(result: Tensor, source: Array) -> Same:
@@ -86,7 +92,7 @@ def check_labels(labels: Any, predictions: Tensor) -> Tensor:
     As int64, on the device of the predictions.
     """
     rows, classes = predictions.shape
-    tensor = as_tensor(labels, "labels")
+    tensor = label_tensor(labels)
     check_label_shape(tensor, rows, classes)
     if tensor.is_floating_point() or tensor.dtype == torch.bool:
         expected = "expected integer class indices: labels.astype(int)"
@@ -100,6 +106,26 @@ def check_labels(labels: Any, predictions: Tensor) -> Tensor:
         outside = f"label {int(tensor[row])} in row {row} is outside 0 .. {classes - 1}"
         raise ValueError(f"{outside}{hint}")
     return tensor
+
+
+def label_tensor(labels: Array) -> Tensor:
+    """The labels as numbers; of names, ValueError that says how to pass them."""
+    try:
+        return as_tensor(labels, "labels")
+    except ValueError:
+        name = first_name(labels)
+        if name is None:
+            raise
+        raise ValueError(f"labels are names, such as {name!r}; {NAMED}") from None
+
+
+def first_name(labels: Array) -> str | None:
+    """The first label, if it is text."""
+    try:
+        label = next(iter(labels), None)
+    except TypeError:
+        return None
+    return str(label) if isinstance(label, str) else None
 
 
 def check_label_shape(labels: Tensor, rows: int, classes: int) -> None:
@@ -186,11 +212,16 @@ def row_error(row: Tensor, index: int) -> ValueError:
         return not_finite("probs", row, index)
     low = float(row.min())
     high = float(row.max())
+    total = float(row.sum(dtype=torch.float64))
+    if low >= 0 and abs(total - 100) < 100 * ROUNDED:
+        seen = f"probs row {index} sums to {total:.6g}: these look like percentages"
+        return ValueError(f"{seen}; {NORMALISE}")
     if low < 0 or high > 1.5:
         seen = f"probs row {index} ranges from {low:.4g} to {high:.4g}"
         return ValueError(f"{seen}: these look like logits; pass logits=..., or softmax(logits)")
-    total = float(row.sum(dtype=torch.float64))
     fix = "pass softmax probabilities, or logits=... for logits"
+    if abs(total - 1) < ROUNDED:
+        fix = f"if they were rounded, {NORMALISE}"
     return ValueError(f"probs row {index} sums to {total:.6g}, not 1; {fix}")
 
 
