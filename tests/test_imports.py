@@ -43,7 +43,7 @@ ROOMS = {
     " posthoc.isotonic posthoc.histogram posthoc.spline posthoc.venn_abers posthoc.family posthoc"
     " temperature scalings tst two_stage registry model logistic estimator",
     "evaluation": "typed provenance checks older row arrays tables parquet predictions evaluated"
-    " ood shift masks choosing",
+    " ood shift masks pace choosing",
     "runs": "config folder state history ending second making beyond motivation",
     "bench": "paper titles grids executors lines contrasts standing judging claims",
     "report": "look diagrams keep page figures.selection figures.drawing figures.methods"

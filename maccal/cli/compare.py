@@ -11,10 +11,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from maccal.calibration.posthoc import FAMILY
 from maccal.cli.printing import percent_range, right_aligned
 from maccal.evaluation.arrays import load_npz
-from maccal.evaluation.choosing import COMPARED, Candidate, Choice, compare_calibrators
+from maccal.evaluation.choosing import (
+    COMPARED,
+    SECONDS,
+    Candidate,
+    Choice,
+    compare_calibrators,
+)
 from maccal.evaluation.predictions import Kind, read
 from maccal.io import write_json
 from maccal.metrics import Difference
@@ -27,6 +32,8 @@ def compare(
     labels: Path | None = None,
     kind: Kind | None = None,
     folds: int = 5,
+    repeats: int = 1,
+    seconds: float = SECONDS,
     bins: int = 15,
     resamples: int = 1000,
     seed: int = 0,
@@ -39,10 +46,14 @@ def compare(
         file: logits or probs, and labels, as for evaluate; an .npz file may have the features z of
             the same rows too, and then MaC-Cal on features takes part.
         calibrators: names of those to compare, such as temperature "structured matrix"; by default
-            all.
+            all that take no longer than --seconds.
         labels: a .npy file of labels, for a bare .npy array.
         kind: what a bare .npy array holds, or which to use where a file has both.
         folds: each is predicted by calibrators that were fitted on the others.
+        repeats: ways to split the rows into folds; beyond the first they only say what they would
+            advise.
+        seconds: that the fits of a calibrator may take, about; what would take longer is left out,
+            and named.
         bins: bins of ECE.
         resamples: draws behind the intervals and tests.
         seed: of folds and draws.
@@ -56,13 +67,16 @@ def compare(
         said.labels,
         inputs=said.kind,
         z=z,
-        names=calibrators or tuple(FAMILY),
+        names=calibrators or None,
         folds=folds,
+        repeats=repeats,
+        seconds=seconds,
         bins=bins,
         resamples=resamples,
         seed=seed,
     )
-    settings = {"folds": folds, "bins": bins, "resamples": resamples, "seed": seed}
+    settings = {"folds": folds, "repeats": repeats, "bins": bins, "resamples": resamples}
+    settings["seed"] = seed
     values = {"file": file.name, **settings, **record(choice)}
     show_choice(choice, values if json else None)
     if out is not None:
@@ -78,7 +92,8 @@ def show_choice(choice: Choice, values: Mapping[str, Any] | None) -> None:
     console = Console()
     console.print(choice_table(choice), "")
     for name, reason in choice.failed.items():
-        console.print(Text(f"{name}: not compared, {reason}"), soft_wrap=True)
+        words = reason if reason.startswith("left out") else f"not compared, {reason}"
+        console.print(Text(f"{name}: {words}"), soft_wrap=True)
     console.print(Text(choice.advice), soft_wrap=True)
 
 
@@ -127,6 +142,7 @@ def record(choice: Choice) -> dict[str, Any]:
         "advice": choice.advice,
         "rows": [plain_row(one) for one in choice.candidates],
         "failed": dict(choice.failed),
+        "votes": dict(choice.votes),
     }
 
 
