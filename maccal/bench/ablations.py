@@ -15,31 +15,19 @@ from maccal.bench.contrasts import Contrast, contrast
 from maccal.bench.judging import Claim, each_shown, judged
 from maccal.bench.lines import Book, Line, Setting
 from maccal.bench.standing import OURS
-from maccal.calibration import stage2
 from maccal.calibration.stage2 import ABLATION, Stage2
 
 READINGS: Mapping[str, str] = {
     "forward": "masks multiply the weights in the forward pass",
     "regrow": "masks zero the weights when they are drawn, and these grow again",
 }
-# those that stage II has
-KNOWN: tuple[str, ...] = getattr(stage2, "READINGS", ("forward",))
-
-
-def step_of(row: str, reading: str) -> Stage2:
-    """The choices of a row of Table 5 under a reading."""
-    if reading == "forward":
-        return Stage2.ablation(row)
-    return Stage2.ablation(row, reading=reading)
 
 
 def ablated(book: Book, setting: Setting, row: str, reading: str = "forward") -> Line | None:
     """The line of a row of Table 5; the paper's first row is the network as trained."""
     if row == "vanilla":
         return book.get(setting, "vanilla")
-    if reading not in KNOWN:
-        return None
-    wanted = asdict(step_of(row, reading))
+    wanted = asdict(Stage2.ablation(row, reading))
     for line in book.lines:
         ran = line.ran
         ours = line.setting == setting and ran.method == OURS

@@ -265,7 +265,7 @@ def networks(grid: Grid) -> list[Job]:
     found = []
     trials = product(grid.scale.trials.items(), ("vanilla", "temperature", "maccal"))
     for (model, recipe), name in trials:
-        found.append(grid.job("cifar10", model, name, recipe=recipe))
+        found += grid.every("cifar10", model, name, recipe=recipe)
     return found
 
 

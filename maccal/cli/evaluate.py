@@ -36,7 +36,8 @@ def evaluate(
     out: Path | None = None,
     ood: tuple[str, ...] = (),
     shift: bool = False,
-    published: bool | None = None,
+    published: bool = False,
+    made: bool = False,
     limit: int | None = None,
     root: Path | None = None,
     device: str | None = None,
@@ -59,13 +60,14 @@ def evaluate(
         out: folder for <name>.report.html and <name>.row.json; else this one, or the run's own.
         ood: of a run: data sets that it should not be sure about, such as svhn cifar100.
         shift: of a run: measure it on its test images under 15 corruptions at 5 severities too.
-        published: take the corrupted images from the publishers' CIFAR-C files; no-published makes
-            them here. By default the files are taken where they are there.
+        published: take the corrupted images from the publishers' CIFAR-C files; by default where
+            their folder is there.
+        made: make the corrupted images here, also where the files are there.
         limit: number of images of each set for ood and shift; by default all.
         root: folder with the data sets, for ood and shift.
         device: such as cuda, for ood and shift; else the processor.
     """
-    wanted = Beyond(ood, shift, published, limit, root, device)
+    wanted = Beyond(ood, shift, published, made, limit, root, device)
     if task != "classes":
         where = f"--task {task}"
         refuse(where, compare=compare_with, **asdict(wanted))
@@ -107,7 +109,8 @@ class Beyond:
 
     ood: tuple[str, ...]
     shift: bool
-    published: bool | None
+    published: bool
+    made: bool
     limit: int | None
     root: Path | None
     device: str | None
@@ -121,8 +124,15 @@ class Beyond:
             where = "an evaluation without --ood or --shift"
             refuse(where, limit=self.limit, root=self.root, device=self.device)
         if not self.shift:
-            given = self.published is not None
-            refuse("an evaluation without --shift", published=given)
+            where = "an evaluation without --shift"
+            refuse(where, published=self.published, made=self.made)
+        if self.published and self.made:
+            raise ValueError("--published and --made say the opposite; pass one of them")
+
+    @property
+    def source(self) -> bool | None:
+        """Whether the published files are wanted; None where they are taken if they are there."""
+        return self.published if self.published or self.made else None
 
     def measured(self, folder: Path, resamples: int, seed: int) -> dict[str, Any]:
         """The parts of a row that are asked for."""
@@ -142,7 +152,7 @@ class Beyond:
             parts["shift"] = shift_run(
                 folder,
                 self.root,
-                published=self.published,
+                published=self.source,
                 limit=self.limit,
                 progress=True,
                 device=device,

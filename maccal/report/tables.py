@@ -13,7 +13,7 @@ from statistics import fmean, median
 from typing import Any
 
 from maccal.bench import paper
-from maccal.bench.ablations import KNOWN, ablated
+from maccal.bench.ablations import READINGS, ablated
 from maccal.bench.lines import Book, Line, Rows, Setting
 from maccal.bench.paper import TITLES, YARDSTICKS
 from maccal.bench.titles import SETS, title
@@ -194,11 +194,11 @@ def seconds(book: Book, setting: Setting, method: str) -> Entry:
 def ablation(book: Book) -> Sheet:
     steps = dict.fromkeys((row["row"], row["component"]) for row in paper.table("ablation"))
     found: dict[tuple[Setting, str], list[Line | None]] = {}
-    for setting, reading in product(book.settings, KNOWN):
+    for setting, reading in product(book.settings, READINGS):
         found[setting, reading] = [ablated(book, setting, step, reading) for step, _ in steps]
     measured = [key for key, lines in found.items() if any(lines[1:-1])]
     ours = list(dict.fromkeys(setting for setting, _ in measured))
-    readings = [one for one in KNOWN if one == KNOWN[0] or one in dict(measured).values()]
+    readings = [one for one in READINGS if one == "forward" or one in dict(measured).values()]
     settings = [*ours, *papers_own(ours)]
     cells = list(product(settings, ("accuracy", "ece", "aece", "mce")))
     columns = []
@@ -207,7 +207,7 @@ def ablation(book: Book) -> Sheet:
         columns.append(Column(group, LABELS[key], 0 if key == "accuracy" else -1))
     rows = []
     for reading, (number, (step, component)) in product(readings, enumerate(steps)):
-        if number == 0 and reading != KNOWN[0]:
+        if number == 0 and reading != "forward":
             continue  # the network as trained is the same by every reading
         entries = []
         for setting, key in cells:
@@ -265,7 +265,7 @@ def step_label(component: str, number: int, reading: str) -> str:
     ('+ mask', '+ mask (weights grow again)')
     """
     label = component if number == 0 else f"+ {component}"
-    return label if reading == KNOWN[0] else f"{label} (weights grow again)"
+    return label if reading == "forward" else f"{label} (weights grow again)"
 
 
 def papers_own(ours: Sequence[Setting]) -> list[Setting]:

@@ -200,7 +200,7 @@ def test_tiny_imagenet_and_the_papers_networks_have_one_seed(full):
     assert {job.config.method for job in tiny} == {*METHODS, *YARDSTICKS}
     assert {job.config.seed for job in tiny} == {1}
     tried = jobs("networks", "full", (1, 2, 3))
-    assert len(tried) == 4 * 3
+    assert len(tried) == 4 * 4  # and MaC-Cal as printed
     assert {job.config.recipe.epochs for job in tried if job.config.model == "wrn26_10"} == {1}
     assert "cifar10-resnet50,epochs=5,schedule=cosine-maccal-s1" in {
         job.config.name for job in tried
@@ -210,7 +210,7 @@ def test_tiny_imagenet_and_the_papers_networks_have_one_seed(full):
 def test_the_papers_networks_at_each_scale():
     """At the paper's scale they are those of its tables; the small scale is without."""
     tried = {job.config.name for job in jobs("networks", "paper", (1,))}
-    assert len(tried) == 12
+    assert len(tried) == 16
     assert tried <= {job.config.name for job in jobs("table1", "paper", (1,))}
     assert jobs("networks", "cpu", (1,)) == []
 
@@ -221,7 +221,7 @@ def test_the_plan_counts_the_seeds_there_are(full, tmp_path, capsys, monkeypatch
     bench(("all",), "full", (1, 2, 3), show_plan=True, **places)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     counts = {line[0]: int(line[1]) for line in lines if len(line) > 1 and line[1].isdigit()}
-    assert counts["networks"] == 12
+    assert counts["networks"] == 16
     table = [job for job in jobs("table1", "full", (1, 2, 3)) if not job.config.changes]
     assert len(table) == 3 * 17 + 2 * 2 * len(SEEDED)
     for name, count in counts.items():
