@@ -25,7 +25,7 @@ import torch
 from posthoc_peers import PEERS, Predict
 
 from maccal.calibration import FAMILY
-from maccal.calibration.posthoc.logistic import MANY
+from maccal.calibration.posthoc.curvature import MANY
 from maccal.io import write
 from maccal.metrics import softmax, summary
 

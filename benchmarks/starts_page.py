@@ -86,25 +86,31 @@ def means(rows: Rows, names: list[str], labels: int) -> str:
     """Methods x numbers, mean over networks; NLL also against the temperature's."""
     lines = []
     for method in METHODS:
-        there = [name for name in names if rows.has(name, method, labels)]
-        if len(there) < len(names):
-            continue
         cells = [method]
         for key in COLUMNS:
-            cells.append(number(mean(rows.mean(n, method, labels, key) for n in there), key))
-        cells.append(f"{percent_more(rows, there, method, labels, 'nll'):+.2f} %")
-        cells.append(f"{mean(rows.mean(n, method, labels, 'seconds') for n in there):.2f}")
+            cells.append(number(mean(rows.mean(n, method, labels, key) for n in names), key))
+        cells.append(f"{percent_more(rows, names, method, labels, 'nll'):+.2f} %")
+        cells.append(f"{mean(rows.mean(n, method, labels, 'seconds') for n in names):.2f}")
         lines.append(cells)
     heads = [TITLES[key] for key in COLUMNS]
     return table(["method", *heads, "NLL against temperature", "seconds"], lines)
 
 
 def all_means(rows: Rows, labels: int) -> str:
+    """One table per scope, of the networks that every method has rows of with so many labels."""
     parts = []
     for scope, names in SCOPES(rows).items():
-        if names:
-            parts.append(f"{scope} ({len(names)}):\n\n{means(rows, names, labels)}")
+        there = [name for name in names if has_all(rows, name, labels)]
+        if not there:
+            continue
+        absent = [name for name in names if name not in there]
+        without = f"; not {', '.join(absent)}" if absent else ""
+        parts.append(f"{scope} ({len(there)}{without}):\n\n{means(rows, there, labels)}")
     return "\n\n".join(parts)
+
+
+def has_all(rows: Rows, name: str, labels: int) -> bool:
+    return all(rows.has(name, method, labels) for method in METHODS)
 
 
 def spread(rows: Rows, name: str, method: str, labels: int, key: str) -> str:
@@ -254,8 +260,10 @@ labels of the other half, uncorrupted. Temperature / MaC-Cal / masks off / fresh
 
 ## Without any label
 
-The views are training rows, mirrored and mixed 0.7 / 0.3 with another; for SVHN, where mirroring
-changes the meaning, shifted by up to two pixels and mixed; for text and tables, mixed.
+What `calibrate` does by itself: three views of the training images, each mixed 0.7 / 0.3 with
+another image, after mirroring, shifting or both; the middle answer is aimed at. For SVHN, where
+mirroring changes the meaning, shifted and mixed; for text and tables, swapped numbers, which is a
+makeshift and warned of. [views.md](views.md) has each view by itself.
 
 {none}
 

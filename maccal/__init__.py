@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         top_label,
     )
     from maccal.models import MODELS, build
+    from maccal.monitoring import Monitor
     from maccal.report import reliability
     from maccal.training import Recipe, fit
 
@@ -61,6 +62,7 @@ __all__ = [
     "HistogramCalibration",
     "IsotonicCalibration",
     "MaCCalClassifier",
+    "Monitor",
     "Predictions",
     "Recipe",
     "SplineCalibration",
@@ -130,6 +132,7 @@ HOMES = {
         "top_label",
     ),
     "models": ("MODELS", "build"),
+    "monitoring": ("Monitor",),
     "report": ("reliability",),
     "training": ("Recipe", "fit"),
 }

@@ -54,6 +54,18 @@ def test_calibrate_from_the_command_line(tmp_path, monkeypatch):
     assert (tmp_path / "calibrate.report.html").exists()
 
 
+@pytest.mark.slow
+def test_monitor(tmp_path, monkeypatch, capsys):
+    """The dirt comes on the ninth day, its labels on the tenth."""
+    program(monkeypatch, "monitor", tmp_path)
+    rows, calibration, drift, _ = capsys.readouterr().out.splitlines()
+    assert rows == "897 rows, 833 with labels"
+    assert "the model is too sure" in calibration
+    assert "2026-03-10" <= calibration.removeprefix("Alarm since ")[:10] <= "2026-03-14"
+    assert drift.startswith("No alarm: the confidences are spread as in the reference")
+    assert "<svg" in (tmp_path / "monitor.html").read_text()
+
+
 @pytest.mark.distributed
 def test_stream_from_one_process_and_from_two(monkeypatch, capsys):
     program(monkeypatch, "stream")

@@ -28,7 +28,8 @@ ROOMS = {
     " ranking resampling notebooks summaries sketch streaming paired",
     "data": "split"
     " download.sources download.archives download.transfer download.verified download.sets download"
-    " corruptions.blurs corruptions.weather corruptions.digital corruptions.registry corruptions"
+    " corruptions.blurs corruptions.weather corruptions.digital corruptions.registry"
+    " corruptions.stored corruptions"
     " readers.pickles readers.matlab readers.cifar readers.cifar_c readers.svhn readers.tiny"
     " readers.digits readers",
     "models": "net resnet densenet",
@@ -37,23 +38,25 @@ ROOMS = {
     " mixing plp balcal registry",
     "features": "batches fingerprints mapped cache lookup table running layers classifiers finding"
     " taps extraction sampling views",
-    "calibration": "solving stage2 feedback looks heads task retraining mac_cal"
-    " posthoc.inputs posthoc.one_number posthoc.temperature posthoc.ensemble posthoc.logistic"
+    "calibration": "solving stage2 live feedback looks heads task retraining mac_cal"
+    " posthoc.inputs posthoc.one_number posthoc.temperature posthoc.ensemble"
+    " posthoc.nearby posthoc.curvature posthoc.logistic"
     " posthoc.vector posthoc.structured posthoc.dirichlet posthoc.one_vs_rest posthoc.beta"
     " posthoc.isotonic posthoc.histogram posthoc.spline posthoc.venn_abers posthoc.family posthoc"
-    " temperature tst two_stage registry model logistic estimator",
+    " temperature scalings tst two_stage registry model logistic estimator",
     "evaluation": "typed provenance checks older row arrays packed tables records"
-    " parquet predictions evaluated"
-    " ood shift masks choosing",
-    "runs": "config folder state history ending second making beyond motivation",
-    "bench": "paper titles grids executors lines contrasts standing judging claims",
+    " parquet predictions evaluated ood shift masks choosing",
+    "monitoring": "wealth cells settings alarms expected events told replay store measured standing"
+    " periods monitor files",
+    "runs": "config naming folder state history ending second making beyond motivation",
+    "bench": "paper titles readings grids executors lines contrasts standing judging comparing"
+    " ablations sweeps costs claims",
     "report": "look notebooks diagrams keep page figures.selection figures.drawing figures.methods"
     " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
-    " figures.sparsity figures.motivation figures.before_after figures evaluation cells tables"
-    " board leaderboard",
+    " figures.sparsity figures.scheme figures.motivation figures.before_after figures"
+    " evaluation course monitor cells tables board leaderboard",
     "cli": "failures flags verbs output parsing reading features_file printing jobs data bench"
-    " report demo evaluate compare"
-    " calibrate train main",
+    " report demo evaluate compare monitor calibrate train main",
 }
 ENDS = ("maccal", "maccal.__main__")
 

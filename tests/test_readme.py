@@ -129,6 +129,32 @@ def test_posthoc():
     assert np.allclose(made["probs"].sum(1), 1)
 
 
+def test_monitoring(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    watch = executed("docs/monitor.md")["watch"]
+    (written,) = blocks("docs/monitor.md", "text")
+    same_but_for_rounding(capsys.readouterr().out, written)
+    assert watch.standing().fired
+
+
+def test_the_monitor_is_as_good_as_its_page_says():
+    measured = json.loads((ROOT / "results" / "monitor.json").read_text())
+    text = (ROOT / "docs" / "monitor.md").read_text()
+    share = {row["name"]: row["share"] for row in measured["false_alarms"]}
+    assert f"in {share['test for one look, peeking']:.0%}".replace("%", " %") in text
+    assert f"the calibration alarm in {100 * share['calibration']:.1f} %" in text
+    real = {(row["corruption"], row["severity"]): row for row in measured["real"]}
+    fog, noise = real["fog", 3], real["gaussian_noise", 1]
+    assert fog["calibration"] is None
+    assert f"noticed after {fog['drift']} images" in text
+    promised, had = 100 * noise["expected"], 100 * noise["accuracy"]
+    assert f"promised {promised:.1f} % and had {had:.1f} %" in text
+    alarms = ("calibration", "accuracy", "drift")
+    ours = [row for row in measured["false_alarms"] if row["name"].startswith(alarms)]
+    assert len(ours) == 5
+    assert all(row["high"] <= measured["alpha"] for row in ours)
+
+
 def test_training():
     assert len(executed("docs/train.md")["history"]) == 3
 
@@ -144,7 +170,7 @@ def test_drawing(tmp_path, monkeypatch):
 def test_every_page_with_code_is_run():
     run = {
         "README.md",
-        *(f"docs/{name}.md" for name in ("metrics", "calibrate", "posthoc", "train")),
+        *(f"docs/{name}.md" for name in ("metrics", "calibrate", "posthoc", "monitor", "train")),
     }
     with_code = {
         page.relative_to(ROOT).as_posix() for page in PAGES if "```python" in page.read_text()

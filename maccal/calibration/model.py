@@ -136,7 +136,7 @@ def check_fit(model: nn.Module, place: Classifier, row: Calibrator, choices: Cho
     Known before the features are extracted; what is not is found out when the head is put in.
     """
     place.check_place(model)
-    if place.shares is None and not row.needs_start:
+    if place.shares is None and not row.only_scales:
         raise ValueError(f"{place.name!r} is not linear in its features: {ONLY_TEMPERATURE}")
     deep = not row.plain or getattr(choices, "hidden", None) is not None
     lone = place.alone and isinstance(named(model, place.names[0]), nn.Linear)

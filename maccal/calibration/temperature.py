@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from maccal.calibration.heads import with_history
+from maccal.calibration.live import Table
 from maccal.calibration.posthoc.one_number import exact_temperature
 from maccal.calibration.solving import scale_to
 from maccal.calibration.task import Task
-from maccal.features.table import CHUNK, FeatureTable
+from maccal.features.table import CHUNK
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def scaled_classifier(choices: Temperature, task: Task) -> nn.Module:
         rows = task.feedback.rows
         temperature = exact_temperature(logits_of(task.start, rows), rows.y)
     else:
-        temperature = matching(task, choices.gamma)
+        temperature = 1 / scale_for(task.start, task, choices.gamma)
     new = copy.deepcopy(task.start).eval().requires_grad_(False)
     with torch.no_grad():
         for weight in new.parameters():
@@ -46,19 +47,16 @@ def scaled_classifier(choices: Temperature, task: Task) -> nn.Module:
 
 
 @torch.no_grad()
-def logits_of(head: nn.Linear, rows: FeatureTable) -> Tensor:
+def logits_of(head: nn.Linear, rows: Table) -> Tensor:
     """What the classifier says of all rows, in order; worked out where the features are."""
     z = torch.cat([rows.raw(start) for start in range(0, rows.count, CHUNK)])
     logits: Tensor = copy.deepcopy(head).to(z.device)(z.float())
     return logits.cpu()
 
 
-def matching(task: Task, gamma: float) -> float:
-    """The temperature at which the mean confidence on the rows looked at is what it should be."""
-    assert task.start is not None
+def scale_for(head: nn.Linear, task: Task, gamma: float) -> float:
+    """What to multiply the logits with, so that the mean confidence is what it should be."""
     rows = task.feedback.rows or task.train
-    scores = logits_of(task.start, rows)
+    scores = logits_of(head, rows)
     seen = float((scores.argmax(1) == rows.y).double().mean()) if task.feedback.labelled else 0.0
-    target = task.feedback.target(seen, gamma)
-
-    return 1 / scale_to(scores, target)
+    return scale_to(scores, task.feedback.target(seen, gamma))

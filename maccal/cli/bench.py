@@ -21,6 +21,7 @@ from maccal.io import FileError
 from maccal.runs import extend_row, make_run, motivation_run, ood_run, shift_run
 
 STATES: tuple[State, ...] = ("done", "failed", "missing")
+CORRUPTED = ".corrupted"  # beside the runs: images that all of them are shown
 OUTSIDE = {"cifar10": ("svhn", "cifar100"), "cifar100": ("svhn", "cifar10")}
 
 
@@ -42,7 +43,9 @@ def make_job(job: Job, place: Place) -> None:
         sets = OUTSIDE[job.config.data]
         extend_row(folder, ood=ood_run(folder, sets, place.root, device=device))
     if "shift" in missing:
-        shifted = shift_run(folder, place.root, limit=place.shifted, device=device)
+        cache = place.runs / CORRUPTED / job.config.data
+        limit = place.shifted
+        shifted = shift_run(folder, place.root, cache=cache, limit=limit, device=device)
         extend_row(folder, shift=shifted)
     if "motivation" in missing:
         extend_row(folder, motivation=motivation_run(folder, place.root))
@@ -65,10 +68,10 @@ def bench(
     <results>/bench-<scale>.jsonl.
 
     Args:
-        grids: table1, ood, combine, cost, ablation, shift, mixup, gamma, sparsity, motivation, or
-            all.
+        grids: table1, ood, combine, cost, ablation, shift, mixup, gamma, sparsity, motivation,
+            networks, or all.
         scale: paper is the paper's protocol; cpu the same grid on subsets with a small network.
-        seeds: numbers; every run is made with each.
+        seeds: numbers; every run is made with each. A scale may have methods with the first alone.
         show_plan: say what is there, what is missing and what it will cost, and make nothing.
         executor: processes on this machine, or a Ray cluster.
         workers: number of processes at a time on this machine, which share its cores; by default 1.

@@ -1,12 +1,17 @@
 """The verb `maccal calibrate`: a run, a file of features, or a model of one's own."""
 
+import argparse
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import update_wrapper
 from pathlib import Path
 from typing import Any
 
 import tyro
 
 from maccal.calibration.registry import CALIBRATORS, calibrator_of
-from maccal.calibration.stage2 import Stage2
+from maccal.calibration.stage2 import PRESETS, Stage2
 from maccal.cli.flags import refuse
 from maccal.cli.jobs import Done, Settings, calibrate_file, calibrate_model
 from maccal.cli.output import answer, note, tell
@@ -20,6 +25,7 @@ DEFAULT = Stage2()
 def calibrate(
     source: tyro.conf.Positional[str],
     calibrator: str = "maccal",
+    preset: str | None = None,
     accuracy: float | None = None,
     head: str | None = None,
     cache: Path | None = None,
@@ -38,6 +44,9 @@ def calibrate(
             train[, val[, test]].
         calibrator: maccal, temperature, or of a run tst and vtst too. The choices of stage II below
             are those of maccal.
+        preset: a named reading of MaC-Cal, whose choices are then shown below: default; paper, the
+            equations as printed, which listen to the training rows; or a row of Table 5, vanilla,
+            masked, restricted, restructured, static or decaying, each also with -regrow.
         accuracy: share of unseen rows that the classifier gets right, 0 to 1, where it is known
             and no held-out labels are given. Not of a run.
         head: name of the model's classifier, where it cannot be found.
@@ -52,10 +61,13 @@ def calibrate(
         out: folder for <name>.head.safetensors, <name>.history.json and, with test rows,
             <name>.report.html; by default this one. Not of a run, whose files go beside it.
     """
-    choices = calibrator_of(calibrator, config if calibrator == "maccal" else None)
-    if calibrator != "maccal" and config != DEFAULT:
+    if calibrator != "maccal" and (config != DEFAULT or preset is not None):
         raise ValueError(f"the choices of stage II are MaC-Cal's; {calibrator} has none of them")
+    check_preset(config, preset)
+    choices = calibrator_of(calibrator, config if calibrator == "maccal" else None)
     if Path(source).is_dir():
+        if preset == "paper":
+            feedback = as_printed(feedback)
         refuse("a run", accuracy=accuracy, head=head, cache=cache, seed=seed, out=out)
         if feedback != "training":
             refuse_gamma(
@@ -85,6 +97,54 @@ def calibrate(
         return
     refuse("a file of features, only to a model", head=head, cache=cache, device=device)
     show(calibrate_file(Path(source), settings))
+
+
+def calibrate_of(words: Sequence[str]) -> Callable[..., None]:
+    """The verb for a command line, whose preset settles the usual choices."""
+
+    def verb(**given: Any) -> None:
+        calibrate(**given)
+
+    update_wrapper(verb, calibrate)
+    signature = inspect.signature(calibrate)
+    parameters = dict(signature.parameters)
+    parameters["config"] = parameters["config"].replace(default=usual_choices(words))
+    vars(verb)["__signature__"] = signature.replace(parameters=list(parameters.values()))
+    return verb
+
+
+def usual_choices(words: Sequence[str]) -> Stage2:
+    """Those of the preset on the command line, so that --help shows them."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--preset", default="default")
+    return PRESETS.get(parser.parse_known_args(words)[0].preset, DEFAULT)
+
+
+def check_preset(config: Stage2, preset: str | None) -> None:
+    """ValueError for a preset that there is not, or that a flag contradicts.
+
+    What the preset does not decide, such as gamma, may be chosen beside it.
+    """
+    if preset is None:
+        return
+    if preset not in PRESETS:
+        raise ValueError(f"no preset {preset!r}; the presets are {', '.join(PRESETS)}")
+    named = PRESETS[preset]
+    open_ones = replace(DEFAULT, start=named.start).settled(trained=True)
+    for name, value in vars(config).items():
+        own = getattr(named, name)
+        decided = name == "start" or own != getattr(open_ones, name)
+        if value != own and decided and preset != "default":
+            flag = f"--{name.replace('_', '-')} {value}"
+            raise ValueError(f"{flag}: the preset {preset} has {own}; leave one of them out")
+
+
+def as_printed(feedback: RunFeedback | None) -> RunFeedback:
+    """The equations as printed listen to the training rows, whatever else there is."""
+    if feedback not in (None, "training"):
+        words = "the equations as printed listen to the training rows"
+        raise ValueError(f"--feedback {feedback} is not the preset paper: {words}")
+    return "training"
 
 
 def refuse_gamma(config: Any, where: str) -> None:

@@ -36,7 +36,7 @@ def evaluate(
     out: Path | None = None,
     ood: tuple[str, ...] = (),
     shift: bool = False,
-    published: bool = False,
+    published: bool | None = None,
     limit: int | None = None,
     root: Path | None = None,
     device: str | None = None,
@@ -56,8 +56,8 @@ def evaluate(
         out: folder for <name>.report.html and <name>.row.json; else this one, or the run's own.
         ood: of a run: data sets that it should not be sure about, such as svhn cifar100.
         shift: of a run: measure it on its test images under 15 corruptions at 5 severities too.
-        published: take the corrupted images from the publishers' CIFAR-C files instead of making
-            them.
+        published: take the corrupted images from the publishers' CIFAR-C files; no-published makes
+            them here. By default the files are taken where they are there.
         limit: number of images of each set for ood and shift; by default all.
         root: folder with the data sets, for ood and shift.
         device: such as cuda, for ood and shift; else the processor.
@@ -98,7 +98,7 @@ class Beyond:
 
     ood: tuple[str, ...]
     shift: bool
-    published: bool
+    published: bool | None
     limit: int | None
     root: Path | None
     device: str | None
@@ -112,7 +112,8 @@ class Beyond:
             where = "an evaluation without --ood or --shift"
             refuse(where, limit=self.limit, root=self.root, device=self.device)
         if not self.shift:
-            refuse("an evaluation without --shift", published=self.published)
+            given = self.published is not None
+            refuse("an evaluation without --shift", published=given)
 
     def measured(self, folder: Path, resamples: int, seed: int) -> dict[str, Any]:
         """The parts of a row that are asked for."""

@@ -4,6 +4,7 @@
     1      a fault in maccal: the traceback, and what to send to its authors;
            or nobody reads what is printed (`| head`)
     2      something to mend, in one line: a file, a setting, a full disk, too little memory
+    3      `maccal monitor` alone: an alarm has fired
     130    Ctrl-C
 
 Nothing here decides what is written: files are whole or not there (maccal.io).

@@ -60,14 +60,27 @@ VERBS: dict[str, Verb] = {
             Example("compare predictions.npz --json --out made", "as JSON, and to a file"),
         ),
     ),
+    "monitor": Verb(
+        "maccal.cli.monitor:monitor",
+        "watch a deployed model: batches in, alarms and a page out",
+        (
+            Example("monitor watch --new --reference held_out.npz", "once, before the deployment"),
+            Example(
+                "monitor watch --add today.npz --page watch.html",
+                "exit code 3 is an alarm",
+            ),
+            Example("monitor watch --labels late.csv", "labels that came later, by their ids"),
+        ),
+    ),
     "calibrate": Verb(
-        "maccal.cli.calibrate:calibrate",
+        "maccal.cli.calibrate:calibrate_of",
         "give a classifier a confidence that can be trusted: a model, features, or a run",
         (
             Example("calibrate mine.py:build", "a function that returns model, train[, val, test]"),
             Example("calibrate features.npz --accuracy 0.93", "features z, y; no held-out labels"),
             Example(f"calibrate {RUN}", "a run of maccal train"),
         ),
+        made=True,
     ),
     "train": Verb(
         "maccal.cli.train:train_of",

@@ -46,7 +46,8 @@ class Ran:
     """What was run: every choice, and which of them are not the method's own.
 
     `changes` names those, as "settings.alpha", "calibration.gamma" or "feedback"; their values are
-    where the names say.
+    where the names say. "calibration.as_printed" has none: it is a variant with a name, and the
+    changes are those that it does not make.
     """
 
     data: str
@@ -101,7 +102,8 @@ class Ran:
         for change in self.changes:
             where, _, key = change.partition(".")
             if where == stage:
-                found.append(worded(key, chosen.get(key)))
+                # what is no choice is the name of a variant
+                found.append(worded(key, chosen[key]) if key in chosen else key)
         if stage == "calibration" and "feedback" in self.changes:
             found.append(str(self.feedback))
         return found

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from maccal.metrics.arguments import Array as Array
+from maccal.metrics.arguments import Same as Same
 from maccal.metrics.arguments import as_tensor as as_tensor
 
 kernels: ModuleType | None
@@ -36,7 +38,7 @@ NAMED = "pass classes=[...] with the names in the order of the columns"
 NORMALISE = "divide each row by its sum: normalise=True, --normalise on the command line"
 
 
-def like(result: Tensor, source: Array) -> Array:
+def like(result: Tensor, source: Array) -> Same:
     """The result in the caller's own kind of array."""
     return result if isinstance(source, Tensor) else result.numpy()
 
@@ -68,7 +70,7 @@ def first(mask: Tensor) -> int:
     return int(mask.to(torch.uint8).argmax())
 
 
-def matrix(values: Array, name: str) -> Tensor:
+def matrix(values: Any, name: str) -> Tensor:
     """An N x K floating-point tensor with N >= 1 and K >= 2; the values are not looked at."""
     tensor = as_tensor(values, name)
     if tensor.ndim != 2:
@@ -84,7 +86,7 @@ def matrix(values: Array, name: str) -> Tensor:
     return tensor.contiguous()
 
 
-def check_labels(labels: Array, predictions: Tensor) -> Tensor:
+def check_labels(labels: Any, predictions: Tensor) -> Tensor:
     """Class indices within 0 .. K - 1, one for each row of the N x K predictions.
 
     As int64, on the device of the predictions.
@@ -106,7 +108,7 @@ def check_labels(labels: Array, predictions: Tensor) -> Tensor:
     return tensor
 
 
-def label_tensor(labels: Array) -> Tensor:
+def label_tensor(labels: Any) -> Tensor:
     """The labels as numbers; of names, ValueError that says how to pass them."""
     try:
         return as_tensor(labels, "labels")
@@ -117,7 +119,7 @@ def label_tensor(labels: Array) -> Tensor:
         raise ValueError(f"labels are names, such as {name!r}; {NAMED}") from None
 
 
-def first_name(labels: Array) -> str | None:
+def first_name(labels: Any) -> str | None:
     """The first label, if it is text."""
     try:
         label = next(iter(labels), None)
@@ -238,7 +240,7 @@ def check_rows(probs: Tensor, totals: Tensor, lowest: Tensor) -> None:
             raise row_error(probs[index], index)
 
 
-def check_probs(probs: Array) -> Tensor:
+def check_probs(probs: Any) -> Tensor:
     """Probabilities as an N x K tensor.
 
     Every value in [0, 1], every row summing to 1 within the precision of its type.
@@ -249,7 +251,7 @@ def check_probs(probs: Array) -> Tensor:
     return tensor
 
 
-def check_logits(logits: Array) -> Tensor:
+def check_logits(logits: Any) -> Tensor:
     """Finite logits as an N x K tensor of float32 or float64."""
     tensor = matrix(logits, "logits")
     tensor = tensor if tensor.dtype == torch.float64 else tensor.float()
@@ -264,7 +266,7 @@ def row_sums(block: Tensor) -> Tensor:
     return block.sum(1, dtype=torch.float64 if block.dtype == torch.float64 else torch.float32)
 
 
-def softmax(logits: Array) -> Array:
+def softmax(logits: Array) -> Same:
     """Probabilities from logits, row by row.
 
     >>> import numpy as np
@@ -274,7 +276,7 @@ def softmax(logits: Array) -> Array:
     return like(torch.softmax(check_logits(logits), 1), logits)
 
 
-def top_label(probs: Array, labels: Array) -> tuple[Array, Array]:
+def top_label(probs: Array, labels: Array) -> tuple[Same, Same]:
     """Confidence (the largest probability of each row) and whether that class is the label.
 
     Of classes that share the largest probability the first counts, as with argmax. A row sums to

@@ -15,7 +15,7 @@ from scipy.special import gammaincinv
 from torch import Tensor
 
 from maccal.metrics import miscalibration, ranking
-from maccal.metrics.arguments import check_bins, check_given
+from maccal.metrics.arguments import Labels, check_bins, check_given
 from maccal.metrics.binning import assign
 from maccal.metrics.bins import Bins
 from maccal.metrics.given import Classes, plain
@@ -193,7 +193,7 @@ def span(numbers: Summary, key: str, percent: bool) -> str:
 
 def summary(
     probs: Array | None = None,
-    labels: Array = None,
+    labels: Labels | None = None,
     *,
     logits: Array | None = None,
     classes: Classes | None = None,
@@ -252,7 +252,7 @@ PROPER = ("nll", "brier")  # the proper scores, in the order that scores.py give
 Top = tuple[Tensor, Tensor]  # confidence and whether it was right
 
 
-def of_probs(probs: Array, labels: Array, bins: int) -> tuple[Rows, Top, Bins]:
+def of_probs(probs: Any, labels: Any, bins: int) -> tuple[Rows, Top, Bins]:
     """Scores, top label and classwise bins of probabilities, which are checked once."""
     p = matrix(probs, "probs")
     top = top_label(p, labels)
@@ -260,7 +260,7 @@ def of_probs(probs: Array, labels: Array, bins: int) -> tuple[Rows, Top, Bins]:
     return rows, top, Bins.of_checked_classes(p, rows.labels, bins)
 
 
-def of_logits(logits: Array, labels: Array, bins: int) -> tuple[Rows, Top, Bins]:
+def of_logits(logits: Any, labels: Any, bins: int) -> tuple[Rows, Top, Bins]:
     """The same of logits, whose probabilities are made block by block, never all at once."""
     rows = Rows.of(*as_scores(None, labels, logits))
     by_class = Bins.empty(bins, classes=rows.scores.shape[1])

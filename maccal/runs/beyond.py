@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from maccal.data import load
+from maccal.data.download import data_root
 from maccal.data.pixels import PIXELS
+from maccal.data.readers import has_cifar_c
 from maccal.data.split import subset
 from maccal.distributed import held
 from maccal.evaluation.ood import ood
@@ -23,6 +25,8 @@ from maccal.evaluation.row import PARTS, write_row
 from maccal.evaluation.shift import published_shift, shift
 from maccal.runs.folder import load_run, predictions_of, read_config, run_of
 from maccal.training import predict
+
+CIFARS = ("cifar10", "cifar100")  # whose corruptions are published
 
 
 def ood_run(
@@ -73,21 +77,25 @@ def shift_run(
     folder: Path,
     root: Path | str | None = None,
     *,
-    published: bool = False,
+    published: bool | None = None,
+    cache: Path | None = None,
     device: torch.device | str = "cpu",
     **choices: Any,
 ) -> dict[str, Any]:
     """What `shift` says of a run's test images, or `published_shift` of the published files.
 
-    `choices` are theirs.
+    By default the published files are taken where their folder is; the numbers say which under
+    `source`. `cache` is a folder for images that are made here. `choices` are those of both.
     """
     config = read_config(folder)
     data = load(config.data, root)
     pixels = PIXELS[config.data]
     network = load_run(folder, len(data.classes)).to(device)
+    if published is None:
+        published = config.data in CIFARS and has_cifar_c(len(data.classes), data_root(root))
     if not published:
-        return shift(network, data.test, pixels, **choices)
-    if config.data not in ("cifar10", "cifar100"):
+        return shift(network, data.test, pixels, cache=cache, **choices)
+    if config.data not in CIFARS:
         remedy = "leave published out to make them"
         raise ValueError(f"no published corruptions of {config.data}; {remedy}")
     return published_shift(network, len(data.classes), root, pixels, **choices)

@@ -77,7 +77,8 @@ def calibrate_run(
             raise ValueError(
                 f"BalCAL has two classifiers, a {config.plan.second} is of one; {remedy}"
             )
-        network.share.fill_(1)  # the new head speaks alone
+        # the new head speaks alone; from the trained classifier, it starts from the linear one
+        network.share.fill_(1)
     target = folder.parent / config.name
     source = checksum(read_bytes(folder / "model.safetensors"))
     with held(target):
@@ -156,6 +157,11 @@ def head_on_images(
     network: Any, train: Batches, val: Batches | None, config: Config, progress: bool
 ) -> nn.Module:
     """The new head of choices that run the body in every step."""
+    if config.feedback not in ("held-out", "training"):
+        raise ValueError(
+            f"batchnorm=train makes features of the images as they are, so that it has no feedback "
+            f"from {config.feedback} images; pass held-out or training"
+        )
     fit_images = calibrator_of(config).fit_images
     assert fit_images is not None
     images = Images(

@@ -5,13 +5,26 @@ from dataclasses import replace
 import pytest
 
 from maccal.bench import paper
-from maccal.bench.grids import GRIDS, SCALES, Job, collect, jobs, plan, remaining
+from maccal.bench.grids import (
+    GRIDS,
+    HOUR,
+    SCALES,
+    SEEDED,
+    Job,
+    Scale,
+    collect,
+    jobs,
+    plan,
+    remaining,
+)
+from maccal.calibration.stage2 import Stage2
+from maccal.cli.bench import bench
 from maccal.data import DATASETS
 from maccal.evaluation.row import Row, write_row
 from maccal.io import write_json
 from maccal.methods.registry import METHODS, YARDSTICKS
 from maccal.models import MODELS
-from maccal.training.recipe import RECIPES
+from maccal.training.recipe import RECIPES, Recipe
 
 
 def names(grid, scale="paper", seeds=(1,)):
@@ -31,7 +44,8 @@ def test_every_grid(grid, scale):
         assert job.config.model in MODELS
         assert job.config.plan.first in METHODS
         assert job.first.name in made[: made.index(job.config.name) + 1]  # stage I comes first
-    assert {job.config.seed for job in wanted} == {1, 2}
+    if wanted or grid != "networks":  # which a scale may be without
+        assert {job.config.seed for job in wanted} == {1, 2}
 
 
 def test_table_1_has_every_cell_of_the_papers():
@@ -136,6 +150,78 @@ def test_a_recorded_row_of_another_run_does_not_count(tmp_path):
     # made on another machine
     assert job.state(tmp_path, {name: Row(name, ran=elsewhere)}) == "done"
     assert job.state(tmp_path, {name: Row(name, error="no room")}) == "missing"
+
+
+ALL_IMAGES = Recipe(epochs=16, schedule="cosine", watch=100)
+FULL = Scale(
+    {"cifar10": ("resnet10",), "cifar100": ("resnet10",), "tiny-imagenet": ("resnet10",)},
+    {},
+    {"cifar10": ALL_IMAGES, "cifar100": ALL_IMAGES, "tiny-imagenet": ALL_IMAGES},
+    alphas=(0.2, 1.0, 5.0),
+    shifted=2_000,
+    more_seeds={"cifar10": SEEDED, "cifar100": SEEDED},
+    trials={name: replace(ALL_IMAGES, epochs=epochs) for name, epochs in HOUR.items()},
+)
+
+
+@pytest.fixture
+def full(monkeypatch):
+    """A scale on which most methods have one seed."""
+    monkeypatch.setitem(SCALES, "full", FULL)
+
+
+def test_more_seeds_for_some_methods_alone(full):
+    """With seeds 2 and 3 the nine methods on the two CIFARs, with their own settings."""
+    first = {job.config.name for job in jobs("all", "full", (1,))}
+    every = jobs("all", "full", (1, 2, 3))
+    later = [job for job in every if job.config.seed > 1]
+    assert len(every) == len(first) + len(later)
+    plain = [job for job in later if not job.config.changes]
+    assert len(plain) == 2 * 2 * len(SEEDED)
+    assert {job.config.method for job in plain} == set(SEEDED)
+    assert {job.config.data for job in later} == {"cifar10", "cifar100"}
+    assert {job.config.model for job in later} == {"resnet10"}
+    assert all(job.config.stage2 == Stage2.paper() for job in later if job.config.changes)
+    # what is measured of them is what is measured with the first seed
+    extras = {job.config.name: job.extras for job in every}
+    for job in plain:
+        assert job.extras == extras[replace(job.config, seed=1).name]
+    # without the first seed the others are the same
+    alone = {job.config.name for job in jobs("all", "full", (2, 3))}
+    assert alone == {job.config.name for job in later}
+
+
+def test_tiny_imagenet_and_the_papers_networks_have_one_seed(full):
+    tiny = [job for job in jobs("table1", "full", (1, 2, 3)) if "tiny" in job.config.data]
+    assert {job.config.method for job in tiny} == {*METHODS, *YARDSTICKS}
+    assert {job.config.seed for job in tiny} == {1}
+    tried = jobs("networks", "full", (1, 2, 3))
+    assert len(tried) == 4 * 3
+    assert {job.config.recipe.epochs for job in tried if job.config.model == "wrn26_10"} == {1}
+    assert "cifar10-resnet50,epochs=5,schedule=cosine-maccal-s1" in {
+        job.config.name for job in tried
+    }
+
+
+def test_the_papers_networks_at_each_scale():
+    """At the paper's scale they are those of its tables; the small scale is without."""
+    tried = {job.config.name for job in jobs("networks", "paper", (1,))}
+    assert len(tried) == 12
+    assert tried <= {job.config.name for job in jobs("table1", "paper", (1,))}
+    assert jobs("networks", "cpu", (1,)) == []
+
+
+def test_the_plan_counts_the_seeds_there_are(full, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "150")
+    places = {"runs": tmp_path, "results": tmp_path}
+    bench(("all",), "full", (1, 2, 3), show_plan=True, **places)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    counts = {line[0]: int(line[1]) for line in lines if len(line) > 1 and line[1].isdigit()}
+    assert counts["networks"] == 12
+    table = [job for job in jobs("table1", "full", (1, 2, 3)) if not job.config.changes]
+    assert len(table) == 3 * 17 + 2 * 2 * len(SEEDED)
+    for name, count in counts.items():
+        assert count == len(jobs(name, "full", (1, 2, 3)))
 
 
 def test_unknown_names():

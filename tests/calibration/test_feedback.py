@@ -20,6 +20,8 @@ FAST = {
     "tst": TwoStage(epochs=3, width=8),
     "vtst": TwoStage(variational=True, epochs=3, width=8),
     "temperature": CALIBRATORS["temperature"].choices,
+    "vector": CALIBRATORS["vector"].choices,
+    "matrix": CALIBRATORS["matrix"].choices,
 }
 KINDS = ("held-out", "unlabelled", "accuracy", "views", "training")
 
@@ -69,14 +71,19 @@ def test_any_feedback_for_any_calibrator(name, kind):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "held-out"])
-def test_a_temperature_meets_its_target_exactly(kind):
+@pytest.mark.parametrize("name", ["temperature", "vector", "matrix"])
+def test_what_scales_the_classifier_meets_its_target_exactly(name, kind):
     """Where no held-out label says more, the mean confidence is what the feedback asks for."""
     work = task(kind)
-    head = CALIBRATORS["temperature"].fit(FAST["temperature"], work)
+    head = CALIBRATORS[name].fit(FAST[name], work)
     looked_at = {"unlabelled": rows(400, 1), "views": rows(400, 1)}.get(kind, rows(600, 0))
     seen = float((head(looked_at[0]).argmax(1) == looked_at[1]).double().mean())
     sure = float(head(looked_at[0]).double().softmax(1).amax(1).mean())
     assert sure == pytest.approx(work.feedback.target(seen, gamma=0.97), abs=1e-6)
+
+
+def test_a_temperature_divides_the_weights():
+    head = CALIBRATORS["temperature"].fit(FAST["temperature"], task("views"))
     temperature = history_of(head)[0]["temperature"]
     torch.testing.assert_close(head.weight * temperature, too_sure().weight)
 

@@ -33,7 +33,7 @@ CASES = {
     "cpc": (losses.cpc, {"discrimination": 0.7, "exclusion": 1.3}),
     "binary_discrimination": (losses.binary_discrimination, {}),
     "binary_exclusion": (losses.binary_exclusion, {}),
-    "mmce": (losses.mmce, {"weight": 3.0}),
+    "mmce": (losses.mmce, {"weight": 3.0, "form": "weighted"}),
     "mmce, as coded": (losses.mmce, {"form": "as coded"}),
     "kernel, weighted": (losses.kernel_calibration_error, {"form": "weighted"}),
     "kernel, unweighted": (losses.kernel_calibration_error, {"form": "unweighted"}),

@@ -3,8 +3,10 @@
 Kull, Silva Filho and Flach 2017, "Beta calibration: a well-founded and easily implemented
 improvement on logistic calibration for binary classifiers"; several classes one against the others,
 divided by the sum. Three numbers per class, the exact minimiser of the NLL: Newton's method from
-the optimum of a sample of rows. Where a or b would be below 0, the best fit with one or both at 0.
-Cost: about four looks at each class, 0.1 s for 50,000 x 10 on one core.
+the optimum of a sample of rows: the hits and near misses, which are few where there are many
+classes, and some of the others, which stand for more than themselves. Where a or b would be below
+0, the best fit with one or both at 0. Cost: about three looks at each class, 0.03 s for 50,000 x 10
+on one core.
 """
 
 import numpy as np
@@ -24,15 +26,18 @@ from maccal.calibration.posthoc.inputs import (
 from maccal.calibration.posthoc.inputs import shares as shares_of
 from maccal.calibration.posthoc.logistic import NoOptimum
 from maccal.calibration.posthoc.one_vs_rest import targets, together
+from maccal.metrics.arguments import Labels
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array
+from maccal.metrics.inputs import Array, Same
 
-SAMPLE = 2048  # rows at least of the sample
-SHARE = 16  # or one row in SHARE, if that is more
+SAMPLE = 2048  # rows of each group in the sample
+POSSIBLE = np.log(0.05)
 FLAT = 1e-10  # the largest slope at the optimum
+ROUGH = 1e-6  # the same for the sample
 APART = 1e-8  # a mean NLL that only rows without a mistake have
 STEPS = 60
-FACES = ((0, 1), (1,), (0,), ())  # which of a and b are not held at 0
+# what of a, b and c is not held at 0
+FACES = (slice(0, 3), slice(1, 3), slice(0, 3, 2), slice(2, 3))
 
 
 class BetaCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -58,34 +63,36 @@ class BetaCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.inputs = inputs
         self.classes = classes
 
-    def fit(self, logits: Array, labels: Array) -> "BetaCalibration":
+    def fit(self, logits: Array, labels: Labels) -> "BetaCalibration":
         """Find the numbers; ValueError where a class can be told apart without a mistake."""
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
-        features = beta_features(numbers, self.inputs)
+        columns = both_columns(numbers, self.inputs)
         maps = []
-        for c, hit in enumerate(targets(codes, len(features))):
+        for c, hit in enumerate(targets(codes, len(columns[0]))):
             try:
-                maps.append(beta_map(features[c], hit))
+                maps.append(beta_map(beta_features(columns, c), hit))
             except NoOptimum:
                 which = f"class {c} is told from the others without a mistake"
                 raise ValueError(f"{which}, so there is no best fit; fit on more rows") from None
         self.maps_ = np.stack(maps)
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
-        features = beta_features(new_inputs(self, logits), self.inputs)
-        pairs = zip(features, self.maps_, strict=True)
-        mapped = [expit(found[:2] @ two + found[2]) for two, found in pairs]
+        columns = both_columns(new_inputs(self, logits), self.inputs)
+        mapped = []
+        for c, found in enumerate(self.maps_):
+            two = beta_features(columns, c)[:2]
+            mapped.append(expit(found[:2] @ two + found[2]))
         return back(together(np.stack(mapped)), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
         return predicted(self, self.predict_proba(logits).argmax(1))
 
 
-def beta_features(numbers: Tensor, inputs: Inputs) -> np.ndarray:
-    """ln p and -ln(1 - p) of each class: K x 2 x N, or 1 x 2 x N for two classes.
+def both_columns(numbers: Tensor, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
+    """p and 1 - p of each class: K x N, or 1 x N for two classes.
 
     1 - p of the most probable class is the sum of the others, which loses nothing near 1.
     """
@@ -94,73 +101,105 @@ def beta_features(numbers: Tensor, inputs: Inputs) -> np.ndarray:
     top = p.argmax(0, keepdim=True)
     others = p.scatter(0, top, 0.0).sum(0, keepdim=True)
     other.scatter_(0, top, others)
-    features = np.empty((len(p), 2, p.shape[1]))
-    features[:, 0] = p.clamp_(min=LEAST).log_().numpy()
-    features[:, 1] = -other.clamp_(min=LEAST).log_().numpy()
-    return features[1:] if len(features) == 2 else features
+    first = 1 if len(p) == 2 else 0
+    return p[first:].numpy(), other[first:].numpy()
 
 
-def beta_map(two: np.ndarray, hit: np.ndarray) -> np.ndarray:
+def beta_features(columns: tuple[np.ndarray, np.ndarray], c: int) -> np.ndarray:
+    """ln p, -ln(1 - p) and 1 of a class: 3 x N."""
+    p, other = columns
+    features = np.ones((3, p.shape[1]))
+    np.log(np.maximum(p[c], LEAST), out=features[0])
+    np.log(np.maximum(other[c], LEAST), out=features[1])
+    features[1] *= -1
+    return features
+
+
+def beta_map(features: np.ndarray, hit: np.ndarray) -> np.ndarray:
     """a, b and c of one class."""
     if hit.all() or not hit.any():
         return np.array([0.0, 0.0, np.inf if hit.all() else -np.inf])
-    features = np.concatenate([two, np.ones((1, len(hit)))])
+    start = np.array([1.0, 1.0, 0.0])  # the probabilities as they are
+    rows, weight = sampled(features[0], hit)
+    if len(rows) < len(hit):
+        try:
+            start = best_face(features[:, rows], hit[rows], start, weight, ROUGH)
+        except NoOptimum:  # the sample is told apart; all rows may not be
+            start = np.zeros(3)
+    return best_face(features, hit, start, np.ones(1), FLAT)
+
+
+def best_face(
+    features: np.ndarray, hit: np.ndarray, start: np.ndarray, weight: np.ndarray, enough: float
+) -> np.ndarray:
+    """The numbers with the least mean NLL where a and b are not below 0.
+
+    The NLL is convex: a fit with some numbers held at 0 is the best one if the others are not below
+    0 and the NLL does not fall where the held ones leave 0. The face of the start comes first.
+    """
     found = []
-    for face in FACES:
-        used = [*face, 2]
-        value, numbers = best_logistic(features[used], hit)
-        if (numbers[:-1] >= 0).all():
-            whole = np.zeros(3)
-            whole[used] = numbers
-            if len(face) == 2:
-                return whole
-            found.append((value, whole))
+    held = start == 0
+    for face in sorted(FACES, key=lambda some: bool(held[some][:-1].any())):
+        value, numbers = newton(features[face], hit, start[face], weight, enough)
+        if (numbers[:-1] < 0).any():
+            continue
+        whole = np.zeros(3)
+        whole[face] = numbers
+        if len(numbers) == 3 or slopes(features, hit, whole, weight)[1].min() > -10 * enough:
+            return whole
+        found.append((value, whole))
     return min(found, key=lambda pair: pair[0])[1]
 
 
-def best_logistic(features: np.ndarray, hit: np.ndarray) -> tuple[float, np.ndarray]:
-    """The least mean NLL of expit(numbers @ features), and its numbers."""
-    step = max(1, min(hit.size // SAMPLE, SHARE))
-    some = hit[::step]
-    start = np.zeros(len(features))
-    if step > 1 and some.any() and not some.all():
-        try:
-            start = newton(features[:, ::step], some, start)[1]
-        except NoOptimum:
-            start = np.zeros(len(features))  # the sample is told apart; all rows may not be
-    return newton(features, hit, start)
+def sampled(log_p: np.ndarray, hit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that tell the map, and how many rows each stands for.
+
+    Of the hits, of what was thought possible and of the rest up to SAMPLE each, evenly spread.
+    """
+    possible = log_p > POSSIBLE
+    rows, weights = [], []
+    for group in (hit, ~hit & possible, ~hit & ~possible):
+        some = np.flatnonzero(group)
+        if len(some) > 0:
+            rows.append(some[:: 1 + len(some) // SAMPLE])
+            weights.append(np.full(len(rows[-1]), len(some) / len(rows[-1])))
+    weight = np.concatenate(weights)
+    return np.concatenate(rows), weight / weight.mean()
 
 
-def newton(features: np.ndarray, hit: np.ndarray, numbers: np.ndarray) -> tuple[float, np.ndarray]:
+def newton(
+    features: np.ndarray, hit: np.ndarray, numbers: np.ndarray, weight: np.ndarray, enough: float
+) -> tuple[float, np.ndarray]:
     """Newton's method with halved steps; NoOptimum where the NLL falls for ever."""
-    value, slope, second = slopes(features, hit, numbers)
+    value, slope, second = slopes(features, hit, numbers, weight)
     for _ in range(STEPS):
         if value < APART:
             break
-        if np.abs(slope).max() < FLAT:
+        if np.abs(slope).max() < enough:
             return value, numbers
         second[np.diag_indices(len(second))] *= 1 + 1e-12
         if not np.linalg.cond(second) < 1e15:
             break
         way = -np.linalg.solve(second, slope)
         length = 1.0
-        new = slopes(features, hit, numbers + way)
+        new = slopes(features, hit, numbers + way, weight)
         while not new[0] <= value + 1e-4 * length * (slope @ way) + 1e-15 and length > 1e-9:
             length /= 2
-            new = slopes(features, hit, numbers + length * way)
+            new = slopes(features, hit, numbers + length * way, weight)
         numbers = numbers + length * way
         value, slope, second = new
     raise NoOptimum("the value falls for ever")
 
 
 def slopes(
-    features: np.ndarray, hit: np.ndarray, numbers: np.ndarray
+    features: np.ndarray, hit: np.ndarray, numbers: np.ndarray, weight: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """The mean NLL, its slope and its second derivatives."""
+    """The weighted mean NLL, its slope and its second derivatives."""
+    count = len(hit)
     eta = numbers @ features
     small = np.exp(-np.abs(eta))
-    value = float((np.log1p(small) + np.maximum(eta, 0)).mean() - eta[hit].sum() / len(hit))
+    own = np.log1p(small) + np.maximum(eta, 0) - np.where(hit, eta, 0)
     p = np.where(eta > 0, 1.0, small) / (1 + small)
-    slope = features @ (p - hit) / len(hit)
-    second = (features * (p * (1 - p))) @ features.T / len(hit)
-    return value, slope, second
+    slope = features @ (weight * (p - hit)) / count
+    second = (features * (weight * p * (1 - p))) @ features.T / count
+    return float((weight * own).sum() / count), slope, second

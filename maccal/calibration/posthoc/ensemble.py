@@ -26,8 +26,9 @@ from maccal.calibration.posthoc.inputs import (
     scores,
 )
 from maccal.calibration.posthoc.one_number import exact_temperature
+from maccal.metrics.arguments import Labels
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array
+from maccal.metrics.inputs import Array, Same
 
 STEPS = 200
 SETTLED = 1e-11  # of the slope, in nats per unit of weight
@@ -57,7 +58,7 @@ class EnsembleTemperatureScaling(ClassifierMixin, BaseEstimator):  # type: ignor
         self.inputs = inputs
         self.classes = classes
 
-    def fit(self, logits: Array, labels: Array) -> "EnsembleTemperatureScaling":
+    def fit(self, logits: Array, labels: Labels) -> "EnsembleTemperatureScaling":
         """Find the temperature, then the weights; ValueError without a best temperature."""
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         x = scores(numbers, self.inputs)
@@ -67,14 +68,14 @@ class EnsembleTemperatureScaling(ClassifierMixin, BaseEstimator):  # type: ignor
         self.weights_ = best_weights(np.stack(own))
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         x = scores(new_inputs(self, logits), self.inputs).double()
         first, second, third = self.weights_.tolist()
         p = first * (x / self.temperature_).softmax(1) + second * x.softmax(1)
         return back(p.add_(third / x.shape[1]), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class, which stays what it was."""
         return predicted(self, back(new_inputs(self, logits).argmax(1), logits))
 

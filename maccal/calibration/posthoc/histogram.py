@@ -20,10 +20,10 @@ from maccal.calibration.posthoc.inputs import (
     predicted,
 )
 from maccal.calibration.posthoc.one_vs_rest import columns, targets, together
-from maccal.metrics.arguments import check_bins
+from maccal.metrics.arguments import Labels, check_bins
 from maccal.metrics.binning import assign, equal_width_edges, mass_edges
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array
+from maccal.metrics.inputs import Array, Same
 
 
 class HistogramCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -60,7 +60,7 @@ class HistogramCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.bins = bins
         self.equal = equal
 
-    def fit(self, logits: Array, labels: Array) -> "HistogramCalibration":
+    def fit(self, logits: Array, labels: Labels) -> "HistogramCalibration":
         """Count rows and hits in each bin of each class."""
         bins = check_bins(self.bins)
         if self.equal not in ("mass", "width"):
@@ -75,14 +75,14 @@ class HistogramCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _edges(self, p: np.ndarray, bins: int) -> np.ndarray:
         return mass_edges(np.sort(p), bins) if self.equal == "mass" else equal_width_edges(bins)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         probs = columns(new_inputs(self, logits), self.inputs)
         triples = zip(probs, self.edges_, self.values_, strict=True)
         mapped = [values[bin_of(p, edges)] for p, edges, values in triples]
         return back(together(np.stack(mapped)), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
         return predicted(self, self.predict_proba(logits).argmax(1))
 

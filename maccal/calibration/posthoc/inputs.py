@@ -19,12 +19,15 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
+from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
+from maccal.metrics.arguments import Labels
 from maccal.metrics.given import Classes, class_indices, class_names
 from maccal.metrics.inputs import (
     SUM_TOLERANCE,
     Array,
+    Same,
     check_labels,
     check_logits,
     check_probs,
@@ -81,7 +84,7 @@ def shares(values: Tensor, inputs: Inputs) -> Tensor:
 
 
 def fit_inputs(
-    values: Array, labels: Array, inputs: Inputs, classes: Classes | None = None
+    values: Array, labels: Labels, inputs: Inputs, classes: Classes | None = None
 ) -> tuple[Tensor, Tensor]:
     """Checked numbers and the indices of their labels, on the CPU."""
     numbers = checked(values, inputs).cpu()
@@ -108,7 +111,7 @@ def new_inputs(estimator: Any, values: Array) -> Tensor:
     """
     name = type(estimator).__name__
     if not hasattr(estimator, "classes_"):
-        raise ValueError(f"this {name} is not fitted yet: call fit(logits, labels) first")
+        raise NotFittedError(f"this {name} is not fitted yet: call fit(logits, labels) first")
     numbers = checked(values, estimator.inputs)
     if numbers.shape[1] != len(estimator.classes_):
         found = f"{numbers.shape[1]} columns, and it was fitted on {len(estimator.classes_)}"
@@ -116,12 +119,12 @@ def new_inputs(estimator: Any, values: Array) -> Tensor:
     return numbers.cpu()
 
 
-def back(result: Tensor, source: Array) -> Array:
+def back(result: Tensor, source: Array) -> Same:
     """The result as the caller's kind of array, on the caller's device."""
     return result.to(source.device) if isinstance(source, Tensor) else result.numpy()
 
 
-def predicted(estimator: Any, indices: Array) -> Array:
+def predicted(estimator: Any, indices: Same) -> Same:
     """The predicted classes: by their names where `classes` gives them, else by their indices."""
     if estimator.classes is None:
         return indices

@@ -19,8 +19,9 @@ from maccal.calibration.posthoc.inputs import (
     predicted,
 )
 from maccal.calibration.posthoc.one_vs_rest import columns, targets, together
+from maccal.metrics.arguments import Labels
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array
+from maccal.metrics.inputs import Array, Same
 
 
 class IsotonicCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -45,7 +46,7 @@ class IsotonicCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.inputs = inputs
         self.classes = classes
 
-    def fit(self, logits: Array, labels: Array) -> "IsotonicCalibration":
+    def fit(self, logits: Array, labels: Labels) -> "IsotonicCalibration":
         """Find the function of each class."""
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         probs = columns(numbers, self.inputs)
@@ -53,13 +54,13 @@ class IsotonicCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.functions_ = [rising(p, hit) for p, hit in pairs]
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         probs = columns(new_inputs(self, logits), self.inputs)
         both = zip(probs, self.functions_, strict=True)
         return back(together(np.stack([np.interp(p, *function) for p, function in both])), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
         return predicted(self, self.predict_proba(logits).argmax(1))
 

@@ -1,49 +1,48 @@
 """Multinomial logistic regression on scores, to its exact optimum in float64.
 
-    least over theta of   mean NLL of softmax(map(x)) + sum_j penalty_j (theta_j - centre_j)^2
+The problem (nearby.py) is convex and smooth. L-BFGS around its second derivatives (curvature.py),
+where looks at all rows are expensive:
 
-    vector map   v * x + b      theta is 2 x K: v, b
-    matrix map   W x + b        theta is K x (K + 1): W beside b
+    few numbers      a sample of rows, evenly spread, gives the start and the second derivatives;
+                     then 5 to 20 looks at all rows
+    large matrices   one exact look at all rows, then 10 to 30 by differences in float32, at a
+                     third of the cost (nearby.py); again, until they can be trusted
 
-The problem is convex and smooth. Passes over all rows are expensive, so a sample of rows, evenly
-spread, does most of the work:
-
-    1. the optimum of the sample                               near the goal
-    2. the second derivatives of the sample there              what a step is divided by
-    3. steps on all rows: L-BFGS, which corrects 2. as it goes,  5 to 30 of them
-       until the largest slope is below 1e-9; 2. is done anew
-       after STEPS of them
-
-Only the third decides, so the result is exact and does not depend on the sample. Scores lie as
-blocks of K x rows: sums over classes then run along the rows, which is fast for few classes too.
-
-Second derivatives: all of them where that is a matrix of at most FULL x FULL; for a larger matrix
-map those inside the row of W of each class; beyond MANY classes only each number's own.
+It ends where the largest slope on all rows is below 1e-9: the result is exact and does not depend
+on the sample.
 """
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from maccal.calibration.posthoc.curvature import FULL, Solve, curvature
+from maccal.calibration.posthoc.nearby import Kind as Kind
+from maccal.calibration.posthoc.nearby import Problem, nearby, value_and_slope
+from maccal.calibration.posthoc.nearby import identity as identity
+from maccal.calibration.posthoc.nearby import penalties as penalties
+from maccal.calibration.posthoc.nearby import problem_of as problem_of
+
 SAMPLE = 4096  # rows at least of the sample
-PER_CLASS = {"vector": 24, "matrix": 200}  # rows for each class, if that is more
+PER_CLASS = 24  # rows for each class, if that is more
 SHARE = 16  # or one row in SHARE, if that is more
-BLOCK = 1 << 18  # numbers of a block: 2 MB of float64
+SHAPED = 1 << 23  # numbers that second derivatives are taken from
 STEEPEST = 1e-9  # the largest slope at the optimum
 ROUGH = 1e-5  # the same for the sample
-STEPS = 50  # before the second derivatives are taken anew
-ROUNDS = 10
-MEMORY = 30  # steps that L-BFGS remembers
-FULL = 512
-MANY = 200
-ROUNDING = 1e-14  # of the value: below this no step can be seen to go down
+STEPS = 300  # before the second derivatives are taken anew
+ROUNDS = 4
+MEMORY = 100  # steps that L-BFGS remembers
+ROUNDING = 1e-8  # of the value, in float32: below this no step can be seen to go down
+TRUSTED = 1e-6  # differences in float32 find a slope of this share of the one they start from
+STILL_FALLS = f"the value still falls after {ROUNDS * STEPS} steps"
 
-Kind = Literal["vector", "matrix"]
-Solve = Callable[[Tensor], Tensor]
+Past = deque[tuple[Tensor, Tensor]]  # steps, and how the slope changed
+
+Look = Callable[[Tensor], tuple[float, Tensor]]  # theta to the value there, and its slope
 
 
 class NoOptimum(ValueError):
@@ -54,116 +53,99 @@ class NoOptimum(ValueError):
     """
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Blocks of scores (K x rows) with their labels, and what holds theta near its centre."""
-
-    kind: Kind
-    parts: list[tuple[Tensor, Tensor]]
-    count: int
-    centre: Tensor
-    penalty: Tensor
-
-
-def problem_of(kind: Kind, x: Tensor, labels: Tensor, centre: Tensor, penalty: Tensor) -> Problem:
-    """Of N x K scores; `penalty` has the shape of theta."""
-    rows = max(1, BLOCK // x.shape[1])
-    parts = []
-    for start in range(0, len(x), rows):
-        some = slice(start, start + rows)
-        parts.append((x[some].double().T.contiguous(), labels[some]))
-    return Problem(kind, parts, len(x), centre, penalty)
-
-
-def identity(kind: Kind, classes: int) -> Tensor:
-    """The theta that changes nothing."""
-    if kind == "vector":
-        return torch.stack([torch.ones(classes), torch.zeros(classes)]).double()
-    return torch.cat([torch.eye(classes), torch.zeros(classes, 1)], 1).double()
-
-
-def mapped(kind: Kind, theta: Tensor, x: Tensor) -> Tensor:
-    """The map of a block of K x rows."""
-    if kind == "vector":
-        return torch.addcmul(theta[1, :, None], theta[0, :, None], x)
-    return torch.addmm(theta[:, -1:], theta[:, :-1], x)
-
-
-def probabilities(out: Tensor) -> tuple[Tensor, Tensor]:
-    """Softmax over the classes, in place, and the log of the sum that it was divided by."""
-    top = out.amax(0)
-    out.sub_(top).exp_()
-    total = out.sum(0)
-    return out.div_(total), total.log_().add_(top)
-
-
-def value_and_slope(problem: Problem, theta: Tensor) -> tuple[float, Tensor]:
-    """The value at theta, and its derivative."""
-    value = torch.zeros((), dtype=torch.float64)
-    slope = torch.zeros_like(theta)
-    for x, y in problem.parts:
-        out = mapped(problem.kind, theta, x)
-        own = out.gather(0, y[None]).sum()
-        off, log_total = probabilities(out)
-        value += log_total.sum() - own
-        off.scatter_add_(0, y[None], off.new_full((1, len(y)), -1.0))
-        if problem.kind == "vector":
-            slope += torch.stack([torch.linalg.vecdot(off, x), off.sum(1)])
-        else:
-            slope[:, :-1].addmm_(off, x.T)
-            slope[:, -1] += off.sum(1)
-    away = theta - problem.centre
-    held = (problem.penalty * away.square()).sum()
-    slope = slope / problem.count + 2 * problem.penalty * away
-    return float(value / problem.count + held), slope
-
-
-def optimum(problem: Problem, start: Tensor | None = None) -> Tensor:
-    """The exact theta; NoOptimum where the value falls for ever."""
-    some = sampled(problem)
+def optimum(problem: Problem, start: Tensor | None = None, enough: float = STEEPEST) -> Tensor:
+    """The theta whose largest slope is `enough`; NoOptimum where the value falls for ever."""
     theta = problem.centre if start is None else start
-    theta, _ = descend(some, theta, curvature(some, theta), ROUGH, STEPS)
+    large = problem.kind == "matrix" and theta.numel() > FULL
+    # of a large matrix a sample says little: it has few rows for each number
+    return by_differences(problem, theta, enough) if large else by_sample(problem, theta, enough)
+
+
+def by_sample(problem: Problem, theta: Tensor, enough: float) -> Tensor:
+    """From the optimum of the sample, with its second derivatives."""
+    some = sampled(problem)
+    x, _ = some.parts[0]
+    look = partial(value_and_slope, some)
+    solve = curvature(some.kind, theta, x, some.penalty)
+    theta, _ = descend(look, theta, look(theta), solve, max(ROUGH, enough))
+    look = partial(value_and_slope, problem)
     for _ in range(ROUNDS):
-        theta, done = descend(problem, theta, curvature(some, theta), STEEPEST, STEPS)
+        solve = curvature(some.kind, theta, x, some.penalty)
+        theta, done = descend(look, theta, look(theta), solve, enough)
         if done:
             return theta
-    raise NoOptimum(f"the value still falls after {ROUNDS * STEPS} steps")
+    raise NoOptimum(STILL_FALLS)
+
+
+def by_differences(problem: Problem, theta: Tensor, enough: float) -> Tensor:
+    """In rounds of one exact look and steps from there, as far as float32 can be trusted.
+
+    Where that ends nowhere, in rounds of exact looks.
+    """
+    scores = [x.float() for x, _ in problem.parts]
+    solve, past = shaped(problem, theta)
+    for _ in range(ROUNDS):
+        here = nearby(problem, theta, scores)
+        steepest = float(here.slope.abs().max())
+        if steepest <= enough:
+            return theta
+        least = max(enough / 2, TRUSTED * steepest)
+        theta, done = descend(here.look, theta, (here.value, here.slope), solve, least, past)
+        if done and least < enough:
+            return theta
+        if not done:
+            break
+    look = partial(value_and_slope, problem)
+    for _ in range(ROUNDS):
+        solve, past = shaped(problem, theta)
+        theta, done = descend(look, theta, look(theta), solve, enough, past)
+        if done:
+            return theta
+    raise NoOptimum(STILL_FALLS)
+
+
+def shaped(problem: Problem, theta: Tensor) -> tuple[Solve, Past]:
+    """What divides by the second derivatives of a large matrix at theta, and no steps yet."""
+    rows = evenly(problem, 1 + problem.count * len(theta) // SHAPED)[0].float()
+    held = problem.penalty + 0.5 / rows.shape[1]
+    return curvature("matrix", theta, rows, held), Past(maxlen=MEMORY)
 
 
 def sampled(problem: Problem) -> Problem:
     """Rows evenly spread, each number held a little: a class may have no row among them."""
     classes = len(problem.parts[0][0])
-    blocks = problem.kind == "vector" or classes <= MANY  # second derivatives that rows must fill
-    wanted = max(SAMPLE, PER_CLASS[problem.kind] * classes if blocks else 0)
-    step = max(1, min(problem.count // wanted, SHARE))
-    x = torch.cat([x for x, _ in problem.parts], 1)[:, ::step].contiguous()
-    y = torch.cat([y for _, y in problem.parts])[::step]
+    step = max(1, min(problem.count // max(SAMPLE, PER_CLASS * classes), SHARE))
+    x, y = evenly(problem, step)
     held = problem.penalty + (0.5 / len(y))
     return replace(problem, parts=[(x, y)], count=len(y), penalty=held)
 
 
+def evenly(problem: Problem, step: int) -> tuple[Tensor, Tensor]:
+    """Every so many rows of all, and their labels."""
+    x = torch.cat([x for x, _ in problem.parts], 1)[:, ::step].contiguous()
+    return x, torch.cat([y for _, y in problem.parts])[::step]
+
+
 def descend(
-    problem: Problem, theta: Tensor, solve: Solve, enough: float, steps: int
+    look: Look,
+    theta: Tensor,
+    seen: tuple[float, Tensor],
+    solve: Solve,
+    enough: float,
+    past: Past | None = None,
 ) -> tuple[Tensor, bool]:
     """L-BFGS from theta until no slope is above `enough`, and whether it got there.
 
-    `solve` divides by second derivatives.
+    `seen` are value and slope at theta; `solve` divides by second derivatives; the steps are added
+    to the past.
     """
-    value, slope = value_and_slope(problem, theta)
-    past: deque[tuple[Tensor, Tensor]] = deque(maxlen=MEMORY)
-    for _ in range(steps):
+    value, slope = seen
+    past = Past(maxlen=MEMORY) if past is None else past
+    for _ in range(STEPS):
         if float(slope.abs().max()) <= enough:
             return theta, True
         way = -quasi_newton(slope, past, solve)
-        down = float((slope * way).sum())
-        length = 1.0
-        new_value, new_slope = value_and_slope(problem, theta + way)
-        # within rounding every step is as good as the last
-        while not new_value <= value + 1e-4 * length * down + ROUNDING * abs(value):
-            length /= 2
-            if length < 1e-12:
-                raise NoOptimum("the value cannot be made smaller, and its slope is not 0")
-            new_value, new_slope = value_and_slope(problem, theta + length * way)
+        length, new_value, new_slope = stepped(look, theta, way, value, slope)
         move, turn = length * way, new_slope - slope
         if float((move * turn).sum()) > 0:
             past.append((move, turn))
@@ -171,7 +153,27 @@ def descend(
     return theta, False
 
 
-def quasi_newton(slope: Tensor, past: deque[tuple[Tensor, Tensor]], solve: Solve) -> Tensor:
+def stepped(
+    look: Look, theta: Tensor, way: Tensor, value: float, slope: Tensor
+) -> tuple[float, float, Tensor]:
+    """How far to go this way: all of it, or half, or half of that; value and slope there.
+
+    A step whose gain is lost in rounding is judged by the slope at its end.
+    """
+    down = float((slope * way).sum())
+    length = 1.0
+    while length > 1e-12:
+        new_value, new_slope = look(theta + length * way)
+        lower = new_value <= value + 1e-4 * length * down
+        near = new_value - value <= ROUNDING * abs(value)
+        # the value is convex, so where the way hardly rises at its end it has not risen by much
+        if lower or (near and float((new_slope * way).sum()) <= -0.5 * down):
+            return length, new_value, new_slope
+        length /= 2
+    raise NoOptimum("the value cannot be made smaller, and its slope is not 0")
+
+
+def quasi_newton(slope: Tensor, past: Past, solve: Solve) -> Tensor:
     """The two loops of L-BFGS (Nocedal 1980) around the sample's second derivatives."""
     way = slope.clone()
     shares = []
@@ -184,71 +186,3 @@ def quasi_newton(slope: Tensor, past: deque[tuple[Tensor, Tensor]], solve: Solve
         back = float((turn * way).sum() / (move * turn).sum())
         way += (share - back) * move
     return way
-
-
-def curvature(some: Problem, theta: Tensor) -> Solve:
-    """What divides by the second derivatives of the sample at theta."""
-    x, _ = some.parts[0]
-    p, _ = probabilities(mapped(some.kind, theta, x))
-    if some.kind == "vector":
-        return whole(vector_curvature(p, x) / some.count, some.penalty)
-    if theta.numel() <= FULL:
-        return whole(matrix_curvature(p, x) / some.count, some.penalty)
-    if len(theta) <= MANY:
-        return by_class(p, x, some)
-    return one_by_one(p, x, some)
-
-
-def whole(second: Tensor, penalty: Tensor) -> Solve:
-    """Divide by all second derivatives together."""
-    second.diagonal().add_(2 * penalty.flatten())
-    factor = torch.linalg.cholesky(second)
-    return lambda slope: torch.cholesky_solve(slope.reshape(-1, 1), factor).view_as(slope)
-
-
-def vector_curvature(p: Tensor, x: Tensor) -> Tensor:
-    """2K x 2K sums of second derivatives: diag(p) - p p', beside x."""
-    classes = len(x)
-    both = torch.cat([p * x, p])
-    second = -both @ both.T
-    own = second.view(2, classes, 2, classes).diagonal(dim1=1, dim2=3)
-    mixed = (p * x).sum(1)
-    own[0, 0] += (p * x * x).sum(1)
-    own[0, 1] += mixed
-    own[1, 0] += mixed
-    own[1, 1] += p.sum(1)
-    return second
-
-
-def matrix_curvature(p: Tensor, x: Tensor) -> Tensor:
-    """K(K + 1) x K(K + 1) sums of second derivatives."""
-    classes, rows = x.shape
-    features = torch.cat([x, torch.ones(1, rows, dtype=torch.float64)])
-    weighted = p[:, None] * features
-    flat = weighted.reshape(-1, rows)
-    second = -flat @ flat.T
-    size = classes + 1
-    for c in range(classes):
-        part = slice(c * size, (c + 1) * size)
-        second[part, part] += weighted[c] @ features.T
-    return second
-
-
-def by_class(p: Tensor, x: Tensor, some: Problem) -> Solve:
-    """Divide by the second derivatives inside the row of each class."""
-    features = torch.cat([x, torch.ones(1, x.shape[1], dtype=torch.float64)])
-    second = torch.empty(len(p), len(features), len(features), dtype=torch.float64)
-    for c, share in enumerate(p):
-        weight = (share * (1 - share)).sqrt() * features
-        second[c] = weight @ weight.T / some.count
-    second.diagonal(dim1=1, dim2=2).add_(2 * some.penalty)
-    factor = torch.linalg.cholesky(second)
-    return lambda slope: torch.cholesky_solve(slope[:, :, None], factor).squeeze(2)
-
-
-def one_by_one(p: Tensor, x: Tensor, some: Problem) -> Solve:
-    """Divide each slope by its own second derivative."""
-    weight = p * (1 - p)
-    second = torch.cat([weight @ x.square().T, weight.sum(1, keepdim=True)], 1)
-    second = second / some.count + 2 * some.penalty
-    return lambda slope: slope / second

@@ -24,9 +24,9 @@ from maccal.calibration.posthoc.inputs import (
     predicted,
     shares,
 )
-from maccal.metrics.arguments import check_count
+from maccal.metrics.arguments import Labels, check_count
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array, scan
+from maccal.metrics.inputs import Array, Same, scan
 
 
 class SplineCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -59,7 +59,7 @@ class SplineCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes = classes
         self.knots = knots
 
-    def fit(self, logits: Array, labels: Array) -> "SplineCalibration":
+    def fit(self, logits: Array, labels: Labels) -> "SplineCalibration":
         """Fit the spline to the curve of the most probable class."""
         knots = check_count(self.knots, "knots", least=3)
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
@@ -73,7 +73,7 @@ class SplineCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         p = shares(new_inputs(self, logits), self.inputs)
         confidence, top = p.max(1)
@@ -85,7 +85,7 @@ class SplineCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rest = torch.where(left > 0, rest / left.clamp(min=1e-300), even)
         return back((rest * (1 - wanted)).scatter(1, top[:, None], wanted), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the correction."""
         return predicted(self, self.predict_proba(logits).argmax(1))
 

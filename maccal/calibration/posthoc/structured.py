@@ -32,10 +32,11 @@ from maccal.calibration.posthoc.inputs import (
     predicted,
     scores,
 )
-from maccal.calibration.posthoc.logistic import Kind, identity, optimum, problem_of
+from maccal.calibration.posthoc.logistic import Kind, identity, optimum, penalties, problem_of
 from maccal.calibration.posthoc.one_number import exact_temperature
+from maccal.metrics.arguments import Labels
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array
+from maccal.metrics.inputs import Array, Same
 
 
 def mixed_logs(x: Tensor, temperature: float, rows: int) -> Tensor:
@@ -43,17 +44,6 @@ def mixed_logs(x: Tensor, temperature: float, rows: int) -> Tensor:
     share = 1 / (rows + 1)
     p = (x.double() / temperature).softmax(1)
     return p.mul_(1 - share).add_(share / x.shape[1]).log_()
-
-
-def penalties(kind: Kind, classes: int, rows: int, strength: float) -> Tensor:
-    """What each squared number costs, in the shape of theta."""
-    few = strength * classes / rows
-    if kind == "vector":
-        return torch.full((2, classes), few, dtype=torch.float64)
-    penalty = torch.full((classes, classes + 1), few * (classes - 1), dtype=torch.float64)
-    penalty[:, -1] = few
-    penalty[:, :-1].fill_diagonal_(few)
-    return penalty
 
 
 def fit_structured(
@@ -103,7 +93,7 @@ class StructuredVectorScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.classes = classes
         self.strength = strength
 
-    def fit(self, logits: Array, labels: Array) -> "StructuredVectorScaling":
+    def fit(self, logits: Array, labels: Labels) -> "StructuredVectorScaling":
         """Find the temperature, and the map after it; ValueError without a best temperature."""
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         x = scores(numbers, self.inputs)
@@ -113,11 +103,11 @@ class StructuredVectorScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.n_rows_ = len(x)
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         return back(self._mapped(logits).softmax(1), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
         return predicted(self, back(self._mapped(logits).argmax(1), logits))
 
@@ -159,7 +149,7 @@ class StructuredMatrixScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.classes = classes
         self.strength = strength
 
-    def fit(self, logits: Array, labels: Array) -> "StructuredMatrixScaling":
+    def fit(self, logits: Array, labels: Labels) -> "StructuredMatrixScaling":
         """Find the temperature, and the map after it; ValueError without a best temperature."""
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         x = scores(numbers, self.inputs)
@@ -168,11 +158,11 @@ class StructuredMatrixScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.n_rows_ = len(x)
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         return back(self._mapped(logits).softmax(1), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
         return predicted(self, back(self._mapped(logits).argmax(1), logits))
 

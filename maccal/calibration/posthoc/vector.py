@@ -7,7 +7,7 @@ passes over the logits, 0.03 s for 50,000 x 10 and 0.5 s for 50,000 x 100 on one
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from torch import Tensor
 
 from maccal.calibration.posthoc.inputs import (
@@ -22,13 +22,14 @@ from maccal.calibration.posthoc.inputs import (
 )
 from maccal.calibration.posthoc.logistic import NoOptimum, identity, optimum, problem_of
 from maccal.calibration.posthoc.one_number import exact_temperature
+from maccal.metrics.arguments import Labels
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array
+from maccal.metrics.inputs import Array, Same
 
 REMEDY = "StructuredVectorScaling is regularised and has one"
 
 
-class VectorScaling(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class VectorScaling(TransformerMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A factor and a bias for the logit of each class.
 
     inputs   "logits", or "probs" for probabilities, whose logarithm is scaled
@@ -50,7 +51,7 @@ class VectorScaling(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.inputs = inputs
         self.classes = classes
 
-    def fit(self, logits: Array, labels: Array) -> "VectorScaling":
+    def fit(self, logits: Array, labels: Labels) -> "VectorScaling":
         """Find factors and biases; ValueError where there are no best ones."""
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         classes = numbers.shape[1]
@@ -66,15 +67,15 @@ class VectorScaling(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.scale_, self.bias_ = (theta[0] / temperature).numpy(), theta[1].numpy()
         return fitted(self, numbers)
 
-    def transform(self, logits: Array) -> Array:
+    def transform(self, logits: Array) -> Same:
         """The logits after the map, in float64."""
         return back(self._mapped(logits), logits)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         return back(self._mapped(logits).softmax(1), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
         return predicted(self, back(self._mapped(logits).argmax(1), logits))
 

@@ -35,8 +35,9 @@ from maccal.calibration.posthoc.inputs import (
 )
 from maccal.calibration.posthoc.isotonic import levels
 from maccal.calibration.posthoc.one_vs_rest import columns, targets, together
+from maccal.metrics.arguments import Labels
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array
+from maccal.metrics.inputs import Array, Same
 
 # scores of the fitted rows in order; p0 and p1 of the gaps between them, from below to above
 Gaps = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -75,7 +76,7 @@ class VennAbersCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.classes = classes
         self.ways = ways
 
-    def fit(self, logits: Array, labels: Array) -> "VennAbersCalibration":
+    def fit(self, logits: Array, labels: Labels) -> "VennAbersCalibration":
         """Work out p0 and p1 of every gap."""
         if self.ways not in ("one-vs-rest", "one-vs-one"):
             known = 'ways="one-vs-rest" or ways="one-vs-one"'
@@ -89,7 +90,7 @@ class VennAbersCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             self.gaps_ = [gaps(p, hit) for p, hit in both]
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         numbers = new_inputs(self, logits)
         if self.ways == "one-vs-one" and numbers.shape[1] > 2:
@@ -98,7 +99,7 @@ class VennAbersCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         pairs = zip(columns(numbers, self.inputs), self.gaps_, strict=True)
         return back(together(np.stack([one(*bounds(p, gap)) for p, gap in pairs])), logits)
 
-    def predict_bounds(self, logits: Array) -> tuple[Array, Array]:
+    def predict_bounds(self, logits: Array) -> tuple[Same, Same]:
         """p0 and p1 of every class against the others, N x K each: how sure the probability is."""
         numbers = new_inputs(self, logits)
         if self.ways == "one-vs-one" and numbers.shape[1] > 2:
@@ -109,7 +110,7 @@ class VennAbersCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             low, high = np.hstack([1 - high, low]), np.hstack([1 - low, high])
         return back(torch.from_numpy(low), logits), back(torch.from_numpy(high), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
         return predicted(self, self.predict_proba(logits).argmax(1))
 

@@ -90,7 +90,7 @@ def mmce(
     logits: Tensor,
     labels: Tensor,
     weight: float = 2.0,
-    form: Form = "weighted",
+    form: Form = "as coded",
     reduction: Reduction = "mean",
 ) -> Tensor:
     """Cross-entropy + weight times the kernel calibration error of the batch (Kumar et al. 2018).
@@ -98,7 +98,7 @@ def mmce(
     weight = 0 is cross-entropy. Mukhoti et al. 2020 train with weight 2 and the form "as coded".
 
     >>> logits, labels = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0]]), torch.tensor([0, 2])
-    >>> round(mmce(logits, labels, form="as coded").item(), 5)
+    >>> round(mmce(logits, labels).item(), 5)
     2.64891
     """
     error = kernel_calibration_error(logits, labels, form, reduction)

@@ -36,3 +36,34 @@ def test_one_kind_of_feedback():
     for feedback in ({}, {"labels": LABELS, "accuracy": 0.8}):
         with pytest.raises(ValueError, match="exactly one of them"):
             TemperatureScaling().fit(LOGITS, **feedback)
+
+
+def confidence(model):
+    return model.predict_proba(LOGITS).max(1).mean()
+
+
+def test_any_feedback():
+    """Views: the accuracy on them. Training rows: the geometric mean of both accuracies."""
+    right = float(np.mean(LOGITS.argmax(1) == LABELS))
+    views = TemperatureScaling().fit(LOGITS, LABELS, feedback="views")
+    assert confidence(views) == pytest.approx(right, abs=1e-12)
+    training = TemperatureScaling().fit(LOGITS, LABELS, accuracy=0.5, feedback="accuracy")
+    assert confidence(training) == pytest.approx((0.5 * right) ** 0.5, abs=1e-12)
+    same = TemperatureScaling().fit(LOGITS, accuracy=0.6, feedback="unlabelled")
+    assert same.temperature_ == TemperatureScaling().fit(LOGITS, accuracy=0.6).temperature_
+    held_out = TemperatureScaling().fit(LOGITS, LABELS, feedback="held-out")
+    assert held_out.temperature_ == TemperatureScaling().fit(LOGITS, LABELS).temperature_
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"feedback": "views", "accuracy": 0.9}, "takes labels, and nothing else"),
+        ({"feedback": "accuracy", "labels": LABELS}, "takes labels and accuracy="),
+        ({"feedback": "unlabelled", "labels": LABELS}, "takes accuracy="),
+        ({"feedback": "guess", "labels": LABELS}, "feedback is 'guess'"),
+    ],
+)
+def test_what_does_not_fit_the_feedback(given, words):
+    with pytest.raises(ValueError, match=words):
+        TemperatureScaling().fit(LOGITS, **given)

@@ -7,7 +7,7 @@ from made_up_predictions import made_up
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
-from maccal.calibration.posthoc import logistic
+from maccal.calibration.posthoc import curvature, logistic, nearby
 from maccal.calibration.posthoc.dirichlet import DirichletCalibration, log_shares, odir
 from maccal.calibration.posthoc.structured import (
     StructuredMatrixScaling,
@@ -22,7 +22,7 @@ LOGITS, LABELS = made_up()
 
 def objective(kind, x, labels, penalty):
     """The same value in plain operations, by autograd; theta as a flat array."""
-    centre = logistic.identity(kind, x.shape[1])
+    centre = nearby.identity(kind, x.shape[1])
 
     def value(flat):
         theta = torch.tensor(flat, requires_grad=True)
@@ -40,7 +40,7 @@ def problems():
     x = torch.tensor(LOGITS).log_softmax(1)
     labels = torch.tensor(LABELS)
     for kind in ("vector", "matrix"):
-        shape = logistic.identity(kind, 4)
+        shape = nearby.identity(kind, 4)
         for cost in (0.0, 1e-3, 1.0):
             yield kind, x, labels, torch.full_like(shape, cost)
 
@@ -49,10 +49,10 @@ def problems():
 def test_value_slope_and_optimum(problem):
     kind, x, labels, penalty = problem
     value = objective(*problem)
-    centre = logistic.identity(kind, 4)
-    ours = logistic.problem_of(kind, x, labels, centre, penalty)
+    centre = nearby.identity(kind, 4)
+    ours = nearby.problem_of(kind, x, labels, centre, penalty)
     theta = centre + torch.randn(centre.shape, generator=torch.manual_seed(0), dtype=x.dtype)
-    found, slope = logistic.value_and_slope(ours, theta)
+    found, slope = nearby.value_and_slope(ours, theta)
     expected, expected_slope = value(theta.numpy().ravel())
     assert found == pytest.approx(expected, rel=1e-13)
     assert np.allclose(slope.numpy().ravel(), expected_slope, atol=1e-13)
@@ -65,43 +65,95 @@ def test_value_slope_and_optimum(problem):
 
 @pytest.mark.parametrize("classes", [10, 30, 210])
 def test_every_kind_of_second_derivatives(classes):
-    """All of them (10 classes), class by class (30), one by one (210): the same optimum."""
+    """All of them (10 classes), class by class (30), in few directions (210): the same optimum."""
     rng = torch.Generator().manual_seed(0)
     labels = torch.randint(classes, (1000,), generator=rng)
     x = torch.randn(1000, classes, generator=rng, dtype=torch.float64)
     x[torch.arange(1000), labels] += 2
     x = x.log_softmax(1)
-    centre = logistic.identity("matrix", classes)
+    centre = nearby.identity("matrix", classes)
     penalty = penalties("matrix", classes, 1000, 1.0)
-    problem = logistic.problem_of("matrix", x, labels, centre, penalty)
+    problem = nearby.problem_of("matrix", x, labels, centre, penalty)
     theta = logistic.optimum(problem)
-    assert float(logistic.value_and_slope(problem, theta)[1].abs().max()) < 1e-9
+    assert float(nearby.value_and_slope(problem, theta)[1].abs().max()) < 1e-9
     assert np.abs(objective("matrix", x, labels, penalty)(theta.numpy().ravel())[1]).max() < 2e-9
+
+
+def large(rows=1500, classes=30, seed=0):
+    """A matrix problem that is solved by differences."""
+    rng = torch.Generator().manual_seed(seed)
+    labels = torch.randint(classes, (rows,), generator=rng)
+    x = 2 * torch.randn(rows, classes, generator=rng, dtype=torch.float64)
+    x[torch.arange(rows), labels] += 3
+    centre = nearby.identity("matrix", classes)
+    penalty = penalties("matrix", classes, rows, 1.0)
+    return nearby.problem_of("matrix", x.log_softmax(1), labels, centre, penalty)
+
+
+def scores_of(problem):
+    return [x.float() for x, _ in problem.parts]
+
+
+@pytest.mark.parametrize("far", [1e-6, 1e-3, 0.1])
+def test_differences_are_as_good_as_they_are_small(far):
+    """Value and slope near a theta: off by a millionth of how far they have changed."""
+    problem = large()
+    rng = torch.Generator().manual_seed(1)
+    start = problem.centre + 0.01 * torch.randn(problem.centre.shape, generator=rng)
+    theta = start + far * torch.randn(start.shape, generator=rng, dtype=torch.float64)
+    here = nearby.nearby(problem, start, scores_of(problem))
+    value, slope = here.look(theta)
+    expected, expected_slope = nearby.value_and_slope(problem, theta)
+    change = expected_slope - here.slope
+    assert float((slope - expected_slope).abs().max()) < 1e-6 * float(change.abs().max())
+    assert value == pytest.approx(expected, abs=1e-6 * abs(expected - here.value) + 1e-14)
+
+
+def test_too_far_is_infinitely_bad():
+    """A step beyond what float32 can follow is refused, and the search makes a shorter one."""
+    problem = large()
+    here = nearby.nearby(problem, problem.centre, scores_of(problem))
+    assert here.look(problem.centre - 1e3)[0] == np.inf
+    assert here.look(problem.centre - 1e-3)[0] < np.inf
+
+
+@pytest.mark.parametrize("classes", [30, 210])
+def test_second_derivatives_of_large_matrices(classes):
+    """They divide a slope into a step that nearly ends the search, unlike the slope itself."""
+    problem = large(2 * classes, classes)
+    theta = logistic.optimum(problem)
+    rng = torch.Generator().manual_seed(1)
+    away = 1e-4 * torch.randn(theta.shape, generator=rng, dtype=torch.float64)
+    _, slope = nearby.value_and_slope(problem, theta + away)
+    x = torch.cat(scores_of(problem), 1)
+    step = curvature.curvature("matrix", theta, x, problem.penalty)(slope)
+    left = (away - step).norm() / away.norm()
+    assert float(left) < 0.7
 
 
 @pytest.mark.parametrize("kind", ["vector", "matrix"])
 def test_second_derivatives(kind):
     """Against the slope, numerically."""
     x = torch.tensor(LOGITS[:50]).log_softmax(1).T.contiguous()
-    centre = logistic.identity(kind, 4)
+    centre = nearby.identity(kind, 4)
     nothing = torch.zeros_like(centre)
-    problem = logistic.Problem(kind, [(x, torch.tensor(LABELS[:50]))], 50, centre, nothing)
-    p, _ = logistic.probabilities(logistic.mapped(kind, centre, x))
-    known = logistic.vector_curvature if kind == "vector" else logistic.matrix_curvature
+    problem = nearby.Problem(kind, [(x, torch.tensor(LABELS[:50]))], 50, centre, nothing)
+    p, _ = nearby.probabilities(nearby.mapped(kind, centre, x))
+    known = curvature.vector_curvature if kind == "vector" else curvature.matrix_curvature
     second = known(p, x) / 50
     for index in range(centre.numel()):
         nudge = torch.zeros(centre.numel(), dtype=torch.float64)
         nudge[index] = 1e-5
         nudge = nudge.view_as(centre)
-        up = logistic.value_and_slope(problem, centre + nudge)[1]
-        down = logistic.value_and_slope(problem, centre - nudge)[1]
+        up = nearby.value_and_slope(problem, centre + nudge)[1]
+        down = nearby.value_and_slope(problem, centre - nudge)[1]
         assert torch.allclose(second[index], (up - down).flatten() / 2e-5, atol=1e-8)
 
 
 def test_the_sample_does_not_matter(monkeypatch):
     x, y = (torch.tensor(part) for part in made_up(9000, 3))
-    centre = logistic.identity("matrix", 3)
-    problem = logistic.problem_of("matrix", x, y, centre, torch.full_like(centre, 1e-4))
+    centre = nearby.identity("matrix", 3)
+    problem = nearby.problem_of("matrix", x, y, centre, torch.full_like(centre, 1e-4))
     found = logistic.optimum(problem)
     monkeypatch.setattr(logistic, "SAMPLE", 100_000)
     assert torch.allclose(found, logistic.optimum(problem), atol=1e-7)
