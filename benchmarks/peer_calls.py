@@ -327,8 +327,9 @@ CALLS: dict[str, dict[str, str]] = {
             "answer = top_label_ece(labels, probs, num_bins=15)"
         ),
         "a confidence of exactly 1 is in the last bin": (
-            "from mapie.metrics.calibration import top_label_ece\n"
-            "answer = top_label_ece(edge[1], edge[0], num_bins=10)"
+            "from mapie.metrics.calibration import expected_calibration_error\n"
+            "hits, scores = np.array([1, 0, 1]), edge[0].max(1)\n"
+            "answer = expected_calibration_error(hits, scores, num_bins=10)"
         ),
         "test of perfect calibration": (
             "from mapie.metrics.calibration import kolmogorov_smirnov_p_value\n"
@@ -391,11 +392,6 @@ CALLS: dict[str, dict[str, str]] = {
         "ECE of top-label confidence": (
             "from pytorch_ood.metrics.functional import calibration_error\n"
             "answer = calibration_error(torch.tensor(confidence), torch.tensor(correct), p='1')"
-        ),
-        "a confidence of exactly 1 is in the last bin": (
-            "from pytorch_ood.metrics.functional import calibration_error\n"
-            "scores, hits = torch.tensor(edge[0].max(1)), torch.tensor([1.0, 0.0, 1.0])\n"
-            "answer = calibration_error(scores, hits, p='1', beta=2)  # equal-mass bins"
         ),
         "temperature scaling": (
             "from pytorch_ood.detector import TemperatureScaling\n"

@@ -96,8 +96,10 @@ def of_posthoc(network: str, rows: list[Row]) -> str:
     for row in own:
         shares = [f"{100 * row[key]:.2f} %" for key in ("accuracy", "ece")]
         lines.append([row["name"], *shares, f"{float(row['nll']):.4f}"])
+    broken = [row["name"] for row in rows if row["network"] == network and "failed" in row]
+    failed = "".join(f"\n\n{name} found no best map here, and says so." for name in broken)
     title = f"### {network}: {own[0]['rows']:,} rows of {own[0]['classes']} classes"
-    return f"{title}\n\n{table(HEAD, lines)}"
+    return f"{title}\n\n{table(HEAD, lines)}{failed}"
 
 
 def which() -> str:
@@ -127,9 +129,11 @@ WHICH = """# Which method should I use
 
 | you have | use |
 |---|---|
-| a file of outputs and labels | `maccal compare predictions.npz`: it cross-fits all calibrators and \
-says which, and why |
+| a file of outputs and labels | `maccal compare predictions.npz`: it cross-fits all calibrators \
+and says which, and why |
 | a torch model and hundreds of held-out labels | `mc.calibrate(model, train, val=val)` |
+| the same, and 15 times as long to wait | `config=mc.Stage2(start="fresh")`: lower NLL below, but \
+it may cost accuracy on single networks |
 | a hundred held-out labels | `mc.calibrate(model, train, val=val, calibrator="temperature")` |
 | no held-out label, but images | `mc.calibrate(model, train)`, and read its warning |
 | no label, but a known accuracy | `mc.calibrate(model, train, accuracy=0.93)` |
@@ -172,12 +176,12 @@ of the first three ablation rows, and costs accuracy |
 | How often is it drawn? | each epoch (text), each mini-batch (algorithm) | each mini-batch; with \
 masks as a product the two hardly differ |
 | Which weights serve at inference? | deterministic; no scaling is mentioned | the expected ones, \
-keep times W. Unscaled weights make logits too large by 1 / keep, and the network surer than before |
+keep times W. Unscaled weights make logits too large by 1 / keep, and the network surer than ever |
 | Does the feedback move the share kept, or the share dropped? | both, in different places; both \
 start at one half, which hides it | the share dropped. As printed, an overconfident network keeps \
 more, gets surer, and runs to keep = 1 within ten epochs |
-| Accuracy and confidence of what? | "the training set" | of the classifier as it will be deployed, \
-on held-out rows where there are some. Measured on the masked passes the loop is not stable |
+| Accuracy and confidence of what? | "the training set" | of the classifier as it will be \
+deployed, on held-out rows where there are some. Measured on the masked passes the loop is not stable |
 | How large is gamma? | between 0 and 1, said to matter little | it matters: the right one is near \
 test over training accuracy, which is unknown without labels. With held-out rows it is 1 |
 | Where does stage II start? | a new two-layer head at random | the trained classifier: a new one \
@@ -218,7 +222,7 @@ MARKS = {"yes": "yes", "no": "–", "named": "?", "failed": "!"}
 def peers() -> str:
     found = json.loads((RESULTS / "peers.json").read_text(encoding="utf-8"))
     features = list(found["maccal"]["features"])
-    head = ["", *(f"{name} {peer['version']}" for name, peer in found.items())]
+    head = ["", *found]
     lines = []
     for feature in features:
         cells = [peer["features"][feature] for peer in found.values()]
@@ -239,7 +243,11 @@ def answers(found: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-PEERS = """# Beside other packages
+PEERS = """---
+hide: [toc]
+---
+
+# Beside other packages
 
 *Made by `benchmarks/site_pages.py` from [peers.json](../results/peers.json), which \
 `benchmarks/features_of_peers.py` writes: it installs the peers, calls them, and records what they \

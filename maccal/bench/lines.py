@@ -105,10 +105,15 @@ class Line:
 
     @property
     def ran(self) -> Ran:
-        """What its runs say of themselves; they differ in the seed alone."""
+        """What its runs say of themselves; they differ in the seed alone.
+
+        What stands for the method itself is not among the changes.
+        """
         found = next(iter(self.runs.values())).ran
         assert found is not None
-        return found
+        known = {word.partition("=")[0] for word in self.made.said}
+        left = [change for change in found.changes if change.partition(".")[2] not in known]
+        return replace(found, changes=tuple(left))
 
     @property
     def method(self) -> str:
@@ -310,7 +315,7 @@ def variant_of(
 def earlier_ways(rows: Sequence[Row]) -> dict[Setting, dict[str, tuple[str, ...]]]:
     """By setting, the methods that were not run there as they are by themselves today.
 
-    What was their own way when the rows were made then stands for them, with its words.
+    What was their own way when the rows were made then stands for them: its words.
     """
     own: set[tuple[Setting, str]] = set()
     before: set[tuple[Setting, str]] = set()
@@ -319,10 +324,10 @@ def earlier_ways(rows: Sequence[Row]) -> dict[Setting, dict[str, tuple[str, ...]
             continue
         setting = setting_of(row.ran)
         for method, stage in ((row.ran.first, "settings"), (row.ran.second or "", "calibration")):
-            words = tuple(row.ran.words(stage))
+            words = row.ran.words(stage)
             if method in EARLIER and not words:
                 own.add((setting, method))
-            if method in EARLIER and words == EARLIER[method]:
+            if method in EARLIER and set(words) >= set(EARLIER[method]):
                 before.add((setting, method))
     found: dict[Setting, dict[str, tuple[str, ...]]] = {}
     for setting, method in before - own:

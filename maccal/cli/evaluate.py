@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.text import Text
@@ -13,6 +13,7 @@ from maccal.cli.flags import refuse
 from maccal.cli.output import answer, note, tell
 from maccal.cli.printing import difference_table, ood_tables, shift_tables, table
 from maccal.cli.reading import Reading, settled, told_apart
+from maccal.cli.tasks import evaluate_task
 from maccal.distributed import held
 from maccal.evaluation.evaluated import Compared, Evaluated, measure, paired
 from maccal.evaluation.predictions import Predictions
@@ -30,6 +31,7 @@ def evaluate(
     file: tyro.conf.Positional[Path],
     compare_with: Annotated[tuple[Path, ...], tyro.conf.arg(name="compare")] = (),
     reading: tyro.conf.OmitArgPrefixes[Reading] = READING,
+    task: Literal["classes", "binary", "multilabel"] = "classes",
     bins: int = 15,
     resamples: int = 1000,
     seed: int = 0,
@@ -44,12 +46,15 @@ def evaluate(
     """Measure the confidence of predictions in a file or of a run, and write a report.
 
     A file is .npz, .npy, .csv, .json, .jsonl or .parquet; text may be packed: .csv.gz.
+    A .jsonl file may be of lm-evaluation-harness samples.
 
     Args:
         file: logits or probs, and labels; the folder of a run; or - for standard input.
         compare_with: other models' predictions of the same rows, or other runs: each is tested
             against the first, row by row.
         reading: how files are read.
+        task: classes, of which one is right; binary, one score of class 1 per row; or multilabel,
+            labels that are each yes or no.
         bins: number of bins of ECE, AECE, MCE and of the diagram.
         resamples: number of draws behind the intervals and null bands.
         seed: number that settles those draws.
@@ -63,6 +68,12 @@ def evaluate(
         device: such as cuda, for ood and shift; else the processor.
     """
     wanted = Beyond(ood, shift, published, limit, root, device)
+    if task != "classes":
+        refuse(f"--task {task}", compare=compare_with, **asdict(wanted))
+        form = {"classes": reading.classes, "normalise": reading.normalise}
+        refuse(f"--task {task}", format=reading.format, **form)
+        evaluate_task(file, task, reading.labels, reading.kind, bins, resamples, seed, out)
+        return
     wanted.check(file, out)
     paths = [file, *compare_with]
     if all(path.is_dir() for path in paths):

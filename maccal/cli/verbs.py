@@ -60,6 +60,14 @@ VERBS: dict[str, Verb] = {
             Example("compare predictions.npz --json --out made", "as JSON, and to a file"),
         ),
     ),
+    "trust": Verb(
+        "maccal.cli.trust:trust",
+        "sets that hold the label, answers with a bounded risk, calibration by group",
+        (
+            Example("trust predictions.npz --coverage 0.9 --risk 0.01", "fit on half, measure"),
+            Example("trust fitted.npz --test new.npz --groups groups.npy", "on rows of their own"),
+        ),
+    ),
     "monitor": Verb(
         "maccal.cli.monitor:monitor",
         "watch a deployed model: batches in, alarms and a page out",

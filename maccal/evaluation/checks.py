@@ -173,7 +173,13 @@ MASKED = {
     "edges": "e",
     "histogram": "rb",
 }
-ARRAYS = {"map": MAP, "curve": CURVE, "inference": MASKED, "retraining": MASKED}
+ARRAYS = {
+    "map": MAP,
+    "curve": CURVE,
+    "inference": MASKED,
+    "retraining": MASKED,
+    "regrowth": MASKED,
+}
 INTEGERS = ("labels", "rows", "count")
 
 

@@ -39,12 +39,12 @@ class Compared:
 
 
 def measure(
-    predictions: Predictions, path: Path, *, bins: int, resamples: int, seed: int
+    predictions: Predictions, path: Path | str, *, bins: int, resamples: int, seed: int
 ) -> Evaluated:
     """A model measured, from its predictions; the row names the file they came from."""
     predictions = replace(predictions, name=readable(predictions.name))
     numbers = predictions.summary(bins=bins, resamples=resamples, seed=seed)
-    how = Measured(file=readable(path.name), resamples=resamples, seed=seed)
+    how = Measured(file=readable(Path(path).name), resamples=resamples, seed=seed)
     return Evaluated(
         predictions.name, numbers, predictions.bins(bins), row(predictions, numbers, how)
     )

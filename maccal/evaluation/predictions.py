@@ -8,7 +8,8 @@ Formats of `read`, all with `labels` (class indices) and either `logits` or `pro
               or a structured array of those fields
     .csv      a header, then one row per line: label, prob_0, prob_1, ... (or logit_0, ...);
               the suffix, and the label, may be class names
-    .jsonl    one JSON object per line with `label` and `probs` or `logits`; .json is a list of them
+    .jsonl    one JSON object per line with `label` and `probs` or `logits`; .json is a list of
+              them; or multiple-choice samples of lm-evaluation-harness (harness.py)
     .parquet  the columns of a .csv, or list columns of the names above
               (needs pyarrow: pip install maccal[parquet])
 
@@ -28,6 +29,7 @@ from typing import Literal
 import numpy as np
 
 from maccal.evaluation.arrays import VARIABLE, granted, load_npy, load_npz
+from maccal.evaluation.harness import is_harness, read_harness
 from maccal.evaluation.parquet import read_parquet
 from maccal.evaluation.provenance import provenance
 from maccal.evaluation.records import read_json, read_jsonl
@@ -233,6 +235,11 @@ def read_npz(path: Path) -> Columns:
     return Columns(found, tuple(names.tolist()))
 
 
+def read_lines(path: Path) -> Columns:
+    """JSON lines: rows of predictions, or samples of a harness, which its first line tells."""
+    return read_harness(path) if is_harness(path) else read_jsonl(path)
+
+
 def read_npy(path: Path) -> Columns:
     array = load_npy(path)
     if array.dtype.names:
@@ -245,7 +252,7 @@ READERS: dict[Format, Callable[[Path], Columns]] = {
     "npy": read_npy,
     "csv": read_csv,
     "csv.gz": read_csv,
-    "jsonl": read_jsonl,
+    "jsonl": read_lines,
     "jsonl.gz": read_jsonl,
     "json": read_json,
     "json.gz": read_json,

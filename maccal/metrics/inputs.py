@@ -29,11 +29,11 @@ except ImportError:  # installed without a C compiler
 
 BLOCK = 1 << 20  # elements read at a time: 4 MB of float32, so that a second look finds it in cache
 STRETCH = 32_000  # elements of a vector at a time: from 32,768 on torch uses its thread pool
+ONE_SCORE = "for a binary score s call binary_summary, or pass the two columns (1 - s, s)"
 SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}  # float32 and float64 rows: 1e-3
 ROUNDED = 0.1  # a row whose sum is off by less was probably rounded
 
 # What to do instead, where the mistake is a common one
-BINARY = "for a binary score s pass the two columns (1 - s, s)"
 NAMED = "pass classes=[...] with the names in the order of the columns"
 NORMALISE = "divide each row by its sum: normalise=True, --normalise on the command line"
 
@@ -74,13 +74,12 @@ def matrix(values: Any, name: str) -> Tensor:
     """An N x K floating-point tensor with N >= 1 and K >= 2; the values are not looked at."""
     tensor = as_tensor(values, name)
     if tensor.ndim != 2:
-        hint = f"; {BINARY}" if tensor.ndim == 1 else ""
+        hint = f"; {ONE_SCORE}" if tensor.ndim == 1 else ""
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected (rows, classes){hint}")
     if tensor.shape[0] == 0:
         raise ValueError(f"{name} is empty: there are no rows to measure")
     if tensor.shape[1] < 2:
-        expected = "expected a column for each class, at least two"
-        raise ValueError(f"{name} has one column; {expected}; {BINARY}")
+        raise ValueError(f"{name} has one column; expected one for each class; {ONE_SCORE}")
     if not tensor.is_floating_point():
         raise ValueError(f"{name} has dtype {tensor.dtype}; expected floating point")
     return tensor.contiguous()
@@ -131,6 +130,9 @@ def first_name(labels: Any) -> str | None:
 def check_label_shape(labels: Tensor, rows: int, classes: int) -> None:
     shape = tuple(labels.shape)
     if shape == (rows, classes):
+        if bool((labels.sum(1) != 1).any()):
+            fix = "several labels per row are measured by multilabel_summary(probs, labels)"
+            raise ValueError(f"labels have shape {shape} and are not one-hot; {fix}")
         fix = "pass class indices: labels.argmax(1)"
         raise ValueError(f"labels have shape {shape}, as if one-hot; {fix}")
     if labels.ndim != 1:

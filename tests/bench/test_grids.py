@@ -1,11 +1,13 @@
 """The paper's tables and figures as grids: what they need, what is there, what is missing."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from maccal.bench import paper
 from maccal.bench.grids import (
+    GAMMAS,
     GRIDS,
     HOUR,
     SCALES,
@@ -17,7 +19,8 @@ from maccal.bench.grids import (
     plan,
     remaining,
 )
-from maccal.calibration.stage2 import Stage2
+from maccal.bench.lines import Book
+from maccal.calibration.stage2 import ABLATION, Stage2
 from maccal.cli.bench import bench
 from maccal.data import DATASETS
 from maccal.evaluation.row import Row, write_row
@@ -63,7 +66,8 @@ def test_the_other_tables_have_theirs():
         "cost"
     )
     ablations = [job for job in jobs("ablation", "paper", (1,)) if job.config.stage2]
-    assert len(ablations) == len(paper.table("ablation")) + 2  # and the linear head on each set
+    # under both readings; on each set also the linear head, MaC-Cal as it is and as printed
+    assert len(ablations) == 2 * len(paper.table("ablation")) + 2 * 3
     assert {job.config.model for job in ablations} == {"densenet121"}
 
 
@@ -229,3 +233,75 @@ def test_unknown_names():
         jobs("table9", "cpu", (1,))
     with pytest.raises(ValueError, match="no scale 'gpu'; the scales are paper, cpu"):
         jobs("table1", "gpu", (1,))
+
+
+def described(grid, scale="paper", data="cifar100"):
+    """The methods of the grid on the network of the ablation, as the names of the runs say them."""
+    model = SCALES[scale].last
+    configs = [job.config for job in jobs(grid, scale, (1,))]
+    return [c.described_method for c in configs if (c.data, c.model) == (data, model)]
+
+
+def test_other_readings_stand_beside():
+    """The authors' settings are the methods' own; MaC-Cal as printed is in every grid that has it.
+
+    As printed is to the letter: statistics of the training rows, a bottleneck, a constant rate.
+    """
+    table = described("table1")
+    beside = {"tst,as_in_maccal", "vtst,as_in_maccal", "maccal,as_printed,training"}
+    assert beside | {"tst", "vtst", "maccal", "mmce", "mmce,weight=1,form=unweighted"} <= set(table)
+    for grid in GRIDS:
+        made = [job.config for job in jobs(grid, "paper", (1,)) if job.config.plan.second]
+        words = [config.described_method for config in made]
+        with_ours = [config for config in made if config.described_method.endswith("maccal")]
+        if with_ours:
+            assert any("maccal,as_printed,training" in word for word in words), grid
+    printed = next(
+        job.config
+        for job in jobs("table1", "paper", (1,))
+        if job.config.described_method == "maccal,as_printed,training"
+    )
+    assert printed.stage2 == Stage2.paper()
+    assert printed.feedback == "training"
+
+
+def test_both_readings_of_the_ablation():
+    found = [job.config.stage2 for job in jobs("ablation", "paper", (1,)) if job.config.stage2]
+    for row, reading in product(ABLATION, ("forward", "regrow")):
+        assert found.count(Stage2.ablation(row, reading)) == 2  # one on each set
+
+
+def test_gamma_is_swept_on_both_sets_with_both_heads():
+    for data, hidden in product(("cifar10", "cifar100"), (None, 512)):
+        gammas = []
+        for job in jobs("gamma", "paper", (1,)):
+            config = job.config
+            swept = config.data == data and config.feedback == "training"
+            if swept and config.stage2.hidden == hidden:
+                gammas.append(config.stage2.gamma)
+        assert gammas == list(GAMMAS)
+    starts = {
+        job.config.stage2.hidden: job.config.stage2.start
+        for job in jobs("gamma", "paper", (1,))
+        if job.config.stage2
+    }
+    assert starts == {None: "trained", 512: "fresh"}
+
+
+def test_the_recorded_scale_keeps_its_own_way():
+    """What the methods' own was when its rows were made; no other readings."""
+    words = described("all", "cpu")
+    assert {"maccal,start=fresh", "tst,as_in_maccal", "mmce,form=weighted"} <= set(words)
+    assert not {"maccal", "tst", "mmce"} & set(words)
+    assert not any("regrow" in word or "as_printed" in word for word in words)
+
+
+def test_an_earlier_way_stands_for_a_method_only_where_its_own_was_not_run():
+    earlier = next(job.config for job in jobs("sparsity", "cpu", (1,)) if job.config.stage2)
+    own = replace(earlier, stage2=Stage2()).planned()
+    rows = [Row(config.name, ran=config.ran) for config in (earlier, own)]
+    (alone,) = Book.of(rows[:1]).lines
+    assert (alone.variant, alone.is_plain) == ("maccal", True)
+    assert alone.made.title == "MaC-Cal\nstart=fresh"
+    assert alone.ran.changes == ()
+    assert sorted(line.variant for line in Book.of(rows).lines) == ["maccal", "maccal,start=fresh"]

@@ -151,7 +151,7 @@ def test_stage_two_alone(name, tmp_path):
     run = make_run(config(name), runs=tmp_path)
     first = tmp_path / "digits.320-resnet8,epochs=2,batch_size=64-vanilla-s1"
     asked = SHORT[name]
-    settled = asked.settled(trained=False) if isinstance(asked, Stage2) else asked
+    settled = asked.settled(trained=True) if isinstance(asked, Stage2) else asked
     assert read_config(run).stage2 == settled
     assert (first / "row.json").is_file()
     before = (first / "model.safetensors").stat().st_mtime_ns
@@ -234,7 +234,7 @@ def test_unknown_names():
         ("mbls", "cifar100", "wrn26_10", {"margin": 6.0, "alpha": 0.1}),
         ("mbls", "tiny-imagenet", "resnet50_tiny", {"margin": 10.0, "alpha": 0.1}),
         ("acls", "cifar10", "resnet50", {"margin": 10.0, "alpha": 0.1, "top": 1.0, "rest": 0.1}),
-        ("mmce", "cifar10", "resnet50", {"weight": 2.0, "form": "weighted"}),
+        ("mmce", "cifar10", "resnet50", {"weight": 2.0, "form": "as coded"}),
     ],
 )
 def test_the_authors_settings(name, data, model, expected):

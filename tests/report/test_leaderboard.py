@@ -789,7 +789,7 @@ def test_sorting_and_filtering(opened):
     view.fill("#search", "mbls maccal")
     assert column(view, 0) == []
     view.fill("#search", "mbls mac-cal")
-    assert column(view, 0) == ["MbLS + MaC-Cal"]
+    assert column(view, 0) == ["MbLS + MaC-Cal\nstart=fresh"]
     assert view.locator("#status").inner_text().startswith("1 of ")
 
 

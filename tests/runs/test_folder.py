@@ -122,10 +122,10 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     assert read_config(run).limit == 400
     assert read_config(run).recipe.epochs == 3
     assert not read_config(run).recipe.flip  # the data set's own recipe
-    cli(monkeypatch, "calibrate", f"runs/{run.name}", "--epochs", "5")
-    new = run.with_name("digits.400-resnet8,epochs=3-maccal,epochs=5-s2")
+    cli(monkeypatch, "calibrate", f"runs/{run.name}", "--epochs", "4")
+    new = run.with_name("digits.400-resnet8,epochs=3-maccal,epochs=4-s2")
     assert sorted(p.name for p in new.iterdir()) == FILES
-    assert read_config(new).stage2 == Stage2(epochs=5).settled(trained=False)
+    assert read_config(new).stage2 == Stage2(epochs=4).settled(trained=True)
     assert json.loads((new / "row.json").read_text())["trained"]["seconds"] > 0
     cli(monkeypatch, "evaluate", str(run), "--compare", str(new), "--resamples", "50")
     out = capsys.readouterr().out
