@@ -46,8 +46,8 @@ ROOMS = {
     " posthoc.vector posthoc.structured posthoc.dirichlet posthoc.one_vs_rest posthoc.beta"
     " posthoc.isotonic posthoc.histogram posthoc.spline posthoc.venn_abers posthoc.family posthoc"
     " temperature scalings tst two_stage registry model logistic estimator",
-    "evaluation": "typed provenance checks older row arrays packed tables harness records"
-    " parquet predictions evaluated ood shift masks choosing tasks trusting",
+    "evaluation": "typed provenance checks older row arrays packed tables records harness parquet"
+    " predictions evaluated ood shift masks choosing tasks trusting",
     "monitoring": "wealth cells settings alarms expected events told replay store measured standing"
     " periods monitor files",
     "deployment": "facts onnx saved cards",

@@ -20,8 +20,8 @@ from maccal.evaluation.row import read_row, read_rows, write_rows
 from maccal.io import FileError
 from maccal.runs import extend_row, make_run, motivation_run, ood_run, shift_run
 
-STATES: tuple[State, ...] = ("done", "failed", "missing")
 CORRUPTED = ".corrupted"  # beside the runs: images that all of them are shown
+STATES: tuple[State, ...] = ("done", "failed", "missing")
 OUTSIDE = {"cifar10": ("svhn", "cifar100"), "cifar100": ("svhn", "cifar10")}
 
 
@@ -71,7 +71,7 @@ def bench(
         grids: table1, ood, combine, cost, ablation, shift, mixup, gamma, sparsity, motivation,
             networks, or all.
         scale: paper is the paper's protocol; cpu the same grid on subsets with a small network.
-        seeds: numbers; every run is made with each. A scale may have methods with the first alone.
+        seeds: numbers; every run is made with each; a scale may have methods with the first alone.
         show_plan: say what is there, what is missing and what it will cost, and make nothing.
         executor: processes on this machine, or a Ray cluster.
         workers: number of processes at a time on this machine, which share its cores; by default 1.

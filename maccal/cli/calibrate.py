@@ -1,10 +1,9 @@
 """The verb `maccal calibrate`: a run, a file of features, or a model of one's own."""
 
 import argparse
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import update_wrapper
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,17 +99,8 @@ def calibrate(
 
 
 def calibrate_of(words: Sequence[str]) -> Callable[..., None]:
-    """The verb for a command line, whose preset settles the usual choices."""
-
-    def verb(**given: Any) -> None:
-        calibrate(**given)
-
-    update_wrapper(verb, calibrate)
-    signature = inspect.signature(calibrate)
-    parameters = dict(signature.parameters)
-    parameters["config"] = parameters["config"].replace(default=usual_choices(words))
-    vars(verb)["__signature__"] = signature.replace(parameters=list(parameters.values()))
-    return verb
+    """The verb for a command line, whose preset settles the choices that its help shows."""
+    return partial(calibrate, config=usual_choices(words))
 
 
 def usual_choices(words: Sequence[str]) -> Stage2:

@@ -12,14 +12,12 @@ from rich.text import Text
 from maccal.calibration.posthoc import FAMILY
 from maccal.cli.output import answer, note, tell
 from maccal.cli.printing import percent_range, right_aligned
-from maccal.cli.reading import Reading
+from maccal.cli.reading import READING, Reading
 from maccal.evaluation.arrays import load_npz
 from maccal.evaluation.choosing import COMPARED, Candidate, Choice, compare_calibrators
 from maccal.io import write_json
 from maccal.metrics import Difference
 from maccal.metrics.summaries import probability, show
-
-READING = Reading()
 
 
 def compare(

@@ -12,7 +12,7 @@ from rich.text import Text
 from maccal.cli.flags import refuse
 from maccal.cli.output import answer, note, tell
 from maccal.cli.printing import difference_table, ood_tables, shift_tables, table
-from maccal.cli.reading import Reading, settled, told_apart
+from maccal.cli.reading import READING, Reading, settled, told_apart
 from maccal.cli.tasks import evaluate_task
 from maccal.distributed import held
 from maccal.evaluation.evaluated import Compared, Evaluated, measure, paired
@@ -23,8 +23,6 @@ from maccal.report.evaluation import evaluation_page
 from maccal.runs import ood_run, predictions_of, shift_run
 from maccal.runs.beyond import plain_parts
 from maccal.runs.folder import whole_row
-
-READING = Reading()
 
 
 def evaluate(
@@ -45,8 +43,8 @@ def evaluate(
 ) -> None:
     """Measure the confidence of predictions in a file or of a run, and write a report.
 
-    A file is .npz, .npy, .csv, .json, .jsonl or .parquet; text may be packed: .csv.gz.
-    A .jsonl file may be of lm-evaluation-harness samples.
+    A file is .npz, .npy, .csv, .json, .jsonl (rows, or samples of lm-evaluation-harness) or
+    .parquet; text may be packed: .csv.gz.
 
     Args:
         file: logits or probs, and labels; the folder of a run; or - for standard input.
@@ -69,9 +67,9 @@ def evaluate(
     """
     wanted = Beyond(ood, shift, published, limit, root, device)
     if task != "classes":
-        refuse(f"--task {task}", compare=compare_with, **asdict(wanted))
-        form = {"classes": reading.classes, "normalise": reading.normalise}
-        refuse(f"--task {task}", format=reading.format, **form)
+        where = f"--task {task}"
+        refuse(where, compare=compare_with, **asdict(wanted))
+        refuse(where, **asdict(replace(reading, labels=None, kind=None)))
         evaluate_task(file, task, reading.labels, reading.kind, bins, resamples, seed, out)
         return
     wanted.check(file, out)

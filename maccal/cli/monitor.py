@@ -74,7 +74,10 @@ def monitor(
     found = watch.standing()
     if page is not None:
         write(page, monitor_page(watch, folder.resolve().name))
-    show_standing(found, page)
+    show_standing(found)
+    answer(found.values())
+    if page is not None:
+        note(f"page: {page}")
     if found.fired:
         raise SystemExit(FIRED)
 
@@ -151,16 +154,12 @@ class Changes:
             watch.label(ids, labels, time=self.time, name=self.name)
 
 
-def show_standing(found: Standing, page: Path | None) -> None:
+def show_standing(found: Standing) -> None:
     tell(counts(found))
     if found.known is not None or found.expected is not None:
         tell(number_table(found), "")
     for alarm, words in zip(found.alarms, found.words(), strict=True):
-        style = "bold" if alarm.fired_at else ""
-        tell(Text(words, style=style))
-    answer(found.values())
-    if page is not None:
-        note(f"page: {page}")
+        tell(Text(words, style="bold" if alarm.fired_at else ""))
 
 
 def counts(found: Standing) -> str:

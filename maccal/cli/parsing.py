@@ -72,8 +72,9 @@ def epilog(verb: Verb) -> str:
 
 def as_command(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with the shared flags, and with its help as annotations that tyro reads."""
-    told = {one.arg_name: one.description or "" for one in parse(function.__doc__ or "").params}
-    hints = get_type_hints(function, include_extras=True)
+    source = getattr(function, "func", function)  # a partial has the words of what it is of
+    told = {one.arg_name: one.description or "" for one in parse(source.__doc__ or "").params}
+    hints = get_type_hints(source, include_extras=True)
     parameters = []
     for parameter in inspect.signature(function).parameters.values():
         found = described(hints[parameter.name], told.get(parameter.name, ""))
@@ -96,8 +97,8 @@ def as_command(function: Callable[..., Any]) -> Callable[..., Any]:
     signature: Any = inspect.Signature(parameters)
     vars(command)["__signature__"] = signature
     command.__annotations__ = {one.name: one.annotation for one in parameters}
-    command.__name__ = function.__name__
-    command.__doc__ = function.__doc__
+    command.__name__ = source.__name__
+    command.__doc__ = source.__doc__
     return command
 
 

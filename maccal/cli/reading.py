@@ -45,6 +45,9 @@ class Reading:
         return Path(f"stdin.{self.format}") if path == STDIN else path
 
 
+READING = Reading()
+
+
 def told_apart(paths: Sequence[Path]) -> list[str]:
     """Names for the models of several files or runs: as much of the paths as tells them apart.
 

@@ -71,16 +71,16 @@ def make_report(
     for name, book in books.items():
         if len(books) > 1:
             lines += ["", name]
-        for claim in claims(book):
-            lines.append(f"{claim.verdict:15} {claim.words}")
-            judged.append({"scale": name, "verdict": claim.verdict, "words": claim.words})
+        judged += claims(book)
+        lines += [f"{claim.verdict:15} {claim.words}" for claim in claims(book)]
         if figures:
             drawn, words = figure_files(book, figures / name if len(books) > 1 else figures)
             files |= drawn
             lines += words
     write_all(files)
     tell(*lines)
-    answer({"claims": judged, "files": list(files)})
+    found = [{"verdict": claim.verdict, "words": claim.words} for claim in judged]
+    answer({"claims": found, "files": list(files)})
     note(f"report: {out}")
 
 

@@ -36,10 +36,11 @@ def evaluate_task(
     lines = number_lines(numbers, metrics_of(numbers))
     tell(Text(said.name, style="bold"), text_table(NUMBER_HEADINGS, lines))
     if isinstance(numbers, MultilabelSummary):
-        tell(f"\n{numbers['labels']}")
+        tell("", str(numbers["labels"]))
     tell("", numbers["verdict"])
     answer(record)
-    note(f"report: {folder / f'{said.name}.report.html'}")
+    report = folder / f"{said.name}.report.html"
+    note(f"report: {report}")
     note(f"wrote {written}")
 
 

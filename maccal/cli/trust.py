@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import tyro
+from rich.table import Table
 from rich.text import Text
 
 from maccal.cli.output import answer, note, tell
-from maccal.cli.reading import Reading
+from maccal.cli.reading import READING, Reading
 from maccal.cli.tasks import text_table
 from maccal.evaluation.arrays import load_npy
 from maccal.evaluation.predictions import Predictions
@@ -18,7 +19,6 @@ from maccal.metrics import Listing
 from maccal.report.sections import SET_HEADINGS, answered_words, set_lines, trust_page
 from maccal.trust.scores import Method
 
-READING = Reading()
 MOST = 12  # classes or groups that the terminal lists; the page has all
 
 
@@ -137,9 +137,18 @@ def show_trust(found: Trust) -> None:
 def show_lines(title: str, listing: Listing) -> None:
     """The table, cut to the lines with the smallest p-values where it is long."""
     shown = listing
-    words = ""
+    cut = ""
     if len(listing) > MOST:
         order = sorted(listing, key=lambda line: line["p_value"])
         shown = Listing(order[:MOST], listing.columns)
-        words = f", {MOST} of {len(listing)} with the smallest p-values; --out has all"
-    tell(Text(f"Calibration {title}{words}", style="bold"), f"{shown}\n")
+        cut = f", {MOST} of {len(listing)} with the smallest p-values; --out has all"
+    tell(Text(f"Calibration {title}{cut}", style="bold"))
+    tell(text_lines(str(shown)), "")
+
+
+def text_lines(text: str) -> Table:
+    """Lines that are aligned already, as a table that is never wrapped."""
+    lines = Table.grid()
+    for line in text.splitlines():
+        lines.add_row(Text(line, no_wrap=True))
+    return lines

@@ -62,22 +62,23 @@ VERBS: dict[str, Verb] = {
     ),
     "trust": Verb(
         "maccal.cli.trust:trust",
-        "sets that hold the label, answers with a bounded risk, calibration by group",
+        "sets that hold the label, answers with a bounded risk, calibration by class and group",
         (
-            Example("trust predictions.npz --coverage 0.9 --risk 0.01", "fit on half, measure"),
-            Example("trust fitted.npz --test new.npz --groups groups.npy", "on rows of their own"),
+            Example("trust predictions.npz", "coverage 90 %, at most 1 % of the answers wrong"),
+            Example(
+                "trust predictions.npz --coverage 0.95 --risk 0.02 --groups groups.npy",
+                "other promises, and calibration by group",
+            ),
+            Example("trust predictions.npz --json --out made", "as JSON, and a page"),
         ),
     ),
     "monitor": Verb(
         "maccal.cli.monitor:monitor",
-        "watch a deployed model: batches in, alarms and a page out",
+        "watch a deployed model: batches, late labels, alarms; exit code 3 when one has fired",
         (
-            Example("monitor watch --new --reference held_out.npz", "once, before the deployment"),
-            Example(
-                "monitor watch --add today.npz --page watch.html",
-                "exit code 3 is an alarm",
-            ),
-            Example("monitor watch --labels late.csv", "labels that came later, by their ids"),
+            Example("monitor state --new --reference held-out.npz", "begin"),
+            Example("monitor state --add batch.npz --page monitor.html", "every day"),
+            Example("monitor state --labels late.csv", "labels that came later"),
         ),
     ),
     "calibrate": Verb(

@@ -22,7 +22,7 @@ from maccal.calibration.estimator import MaCCalClassifier
 from maccal.calibration.posthoc import FAMILY
 from maccal.calibration.posthoc.inputs import Inputs, fit_inputs, shares
 from maccal.metrics import Difference, Summary, compare, summary
-from maccal.metrics.arguments import Labels, check_count
+from maccal.metrics.arguments import check_count
 from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array
 from maccal.metrics.resampling import LEVEL
@@ -57,7 +57,7 @@ class Choice:
 
 def compare_calibrators(
     logits: Array,
-    labels: Labels,
+    labels: Array,
     *,
     inputs: Inputs = "logits",
     classes: Classes | None = None,

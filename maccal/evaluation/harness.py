@@ -28,15 +28,7 @@ from maccal.io import FileError, open_regular, parse_json
 from maccal.metrics import softmax
 
 MUTUAL = "acc_mutual_info"  # of such a task the second half are answers without the question
-LONGEST = 1 << 26  # bytes of a line that are looked at
 ONLY = "only multiple-choice tasks have probabilities"
-
-
-def is_harness(path: Path) -> bool:
-    """Whether the first line of a file is such a sample, by the fields that only they have."""
-    with open_regular(path) as file:
-        line = file.readline(LONGEST)
-    return b'"doc_id"' in line and b'"filtered_resps"' in line
 
 
 def read_harness(path: Path) -> Columns:

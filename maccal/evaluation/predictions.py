@@ -8,10 +8,11 @@ Formats of `read`, all with `labels` (class indices) and either `logits` or `pro
               or a structured array of those fields
     .csv      a header, then one row per line: label, prob_0, prob_1, ... (or logit_0, ...);
               the suffix, and the label, may be class names
-    .jsonl    one JSON object per line with `label` and `probs` or `logits`; .json is a list of
-              them; or multiple-choice samples of lm-evaluation-harness (harness.py)
+    .jsonl    one JSON object per line with `label` and `probs` or `logits`; .json is a list of them;
+              or the samples of lm-evaluation-harness (harness.py)
     .parquet  the columns of a .csv, or list columns of the names above
               (needs pyarrow: pip install maccal[parquet])
+    .jsonl    multiple-choice samples of lm-evaluation-harness; labels and all (harness.py)
 
 Labels may be class names: in an .npz with an array `classes`, in tables with names in the columns,
 elsewhere with classes=[...]. Text may be packed: .csv.gz, .jsonl.gz, .json.gz. The readers are in
@@ -28,11 +29,12 @@ from typing import Literal
 
 import numpy as np
 
-from maccal.evaluation.arrays import VARIABLE, granted, load_npy, load_npz
-from maccal.evaluation.harness import is_harness, read_harness
+from maccal.evaluation.arrays import VARIABLE, granted, load_npy, load_npz, reading
+from maccal.evaluation.harness import read_harness
+from maccal.evaluation.packed import opened
 from maccal.evaluation.parquet import read_parquet
 from maccal.evaluation.provenance import provenance
-from maccal.evaluation.records import read_json, read_jsonl
+from maccal.evaluation.records import read_json, read_jsonl, records
 from maccal.evaluation.row import Measured, Row
 from maccal.evaluation.tables import Columns, read_csv
 from maccal.evaluation.tables import Kind as Kind
@@ -235,16 +237,19 @@ def read_npz(path: Path) -> Columns:
     return Columns(found, tuple(names.tolist()))
 
 
-def read_lines(path: Path) -> Columns:
-    """JSON lines: rows of predictions, or samples of a harness, which its first line tells."""
-    return read_harness(path) if is_harness(path) else read_jsonl(path)
-
-
 def read_npy(path: Path) -> Columns:
     array = load_npy(path)
     if array.dtype.names:
         return Columns({field: array[field] for field in array.dtype.names})
     return Columns({"": array})
+
+
+def read_lines(path: Path) -> Columns:
+    """JSON lines: rows of predictions, or samples of lm-evaluation-harness, which say so."""
+    with reading(path, "a file of JSON lines"), opened(path) as file:
+        first = next(records(path, file), None)
+    samples = isinstance(first, dict) and "filtered_resps" in first
+    return read_harness(path) if samples else read_jsonl(path)
 
 
 READERS: dict[Format, Callable[[Path], Columns]] = {

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from maccal.metrics.arguments import Array, Labels, Same, as_tensor, refuse_missing, shortened
+from maccal.metrics.arguments import Array, as_tensor, refuse_missing, shortened
 from maccal.metrics.inputs import blocks, first, like, matrix, not_finite
 
 Classes = Sequence[Any]  # names, or whole numbers, one for each column
@@ -25,19 +25,19 @@ SHOWN = 8  # classes that a message names
 
 def plain(
     probs: Array | None,
-    labels: Labels | None,
+    labels: Array,
     logits: Array | None = None,
     *,
     classes: Classes | None = None,
     normalise: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[Array | None, Array]:
     """Probabilities that sum to 1 if asked for, and labels as indices if classes are named."""
     if normalise and probs is None:
         raise ValueError("normalise=True is for probs; the softmax of logits sums to 1 anyway")
     if classes is not None:
         given = as_tensor(*((logits, "logits") if probs is None else (probs, "probs")))
         labels = class_indices(labels, classes, given.shape[1] if given.ndim == 2 else None)
-    return probs if probs is None or not normalise else normalised(probs), labels
+    return normalised(probs) if normalise else probs, labels
 
 
 def class_names(classes: Classes, columns: int | None = None) -> list[Any]:
@@ -60,7 +60,7 @@ def class_names(classes: Classes, columns: int | None = None) -> list[Any]:
     return names
 
 
-def class_indices(labels: Any, classes: Classes, columns: int | None = None) -> Any:
+def class_indices(labels: Array, classes: Classes, columns: int | None = None) -> Array:
     """Labels as indices of the classes.
 
     With names as classes, labels that are whole numbers are indices already and stay as they are.
@@ -95,7 +95,7 @@ def unknown(label: object, row: int, names: list[Any]) -> ValueError:
     return ValueError(f"label {shortened(label)} in row {row} is none of the classes {some}{more}")
 
 
-def normalised(probs: Array) -> Same:
+def normalised(probs: Array) -> Array:
     """Each row divided by its sum; ValueError for a row below 0, without a sum, or not finite.
 
     >>> normalised(np.array([[98.0, 2.0], [33.3, 66.6]])).round(4).tolist()

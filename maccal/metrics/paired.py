@@ -14,7 +14,7 @@ import torch
 from scipy.special import ndtr
 from torch import Tensor
 
-from maccal.metrics.arguments import Labels, check_bins, generator
+from maccal.metrics.arguments import check_bins, generator
 from maccal.metrics.binning import assign, equal_width_edges
 from maccal.metrics.given import Classes, plain
 from maccal.metrics.inputs import Array, check_confidence, top_label
@@ -42,7 +42,7 @@ class Difference(NamedTuple):
 def compare(
     first: Array,
     second: Array,
-    labels: Labels,
+    labels: Array,
     *,
     classes: Classes | None = None,
     normalise: bool = False,
@@ -65,9 +65,9 @@ def compare(
     """
     bins = check_bins(bins)
     first, _ = plain(first, labels, normalise=normalise)
-    second, codes = plain(second, labels, classes=classes, normalise=normalise)
-    tops = [check_confidence(*top_label(probs, codes)) for probs in (first, second)]
-    scores = [row_scores(*as_scores(probs, codes, None)) for probs in (first, second)]
+    second, labels = plain(second, labels, classes=classes, normalise=normalise)
+    tops = [check_confidence(*top_label(probs, labels)) for probs in (first, second)]
+    scores = [row_scores(*as_scores(probs, labels, None)) for probs in (first, second)]
     (_, first_hit), (_, second_hit) = tops
     nll, brier = scores[1] - scores[0]
     return {

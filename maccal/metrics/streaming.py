@@ -22,7 +22,7 @@ import torch
 import torch.distributed
 from torch import Tensor
 
-from maccal.metrics.arguments import Labels, check_bins, check_given
+from maccal.metrics.arguments import check_bins, check_given
 from maccal.metrics.binning import TICK, settled
 from maccal.metrics.bins import Bins
 from maccal.metrics.given import Classes, plain
@@ -69,7 +69,7 @@ class Stream:
     def of(
         cls,
         probs: Array | None = None,
-        labels: Labels | None = None,
+        labels: Array | None = None,
         *,
         logits: Array | None = None,
         classes: Classes | None = None,

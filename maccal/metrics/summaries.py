@@ -15,7 +15,7 @@ from scipy.special import gammaincinv
 from torch import Tensor
 
 from maccal.metrics import miscalibration, ranking
-from maccal.metrics.arguments import Labels, check_bins, check_given
+from maccal.metrics.arguments import check_bins, check_given
 from maccal.metrics.binning import assign
 from maccal.metrics.bins import Bins
 from maccal.metrics.given import Classes, plain
@@ -193,7 +193,7 @@ def span(numbers: Summary, key: str, percent: bool) -> str:
 
 def summary(
     probs: Array | None = None,
-    labels: Labels | None = None,
+    labels: Array | None = None,
     *,
     logits: Array | None = None,
     classes: Classes | None = None,

@@ -21,7 +21,6 @@ from maccal.report.look import LINES, Theme, legend_below, short, style, write
 from maccal.report.notebooks import new_figure
 
 if TYPE_CHECKING:  # the report draws rows, and need not wait for torch
-    from maccal.metrics.arguments import Labels
     from maccal.metrics.given import Classes
     from maccal.metrics.inputs import Array
 
@@ -111,7 +110,7 @@ def quantile(q: float, count: np.ndarray, p: np.ndarray) -> np.ndarray:
 @overload
 def reliability(
     probs: "Array | Mapping[str, Array]",
-    labels: "Labels",
+    labels: "Array",
     *,
     ax: None = None,
     title: str = "",
@@ -125,7 +124,7 @@ def reliability(
 @overload
 def reliability(
     probs: "Array | Mapping[str, Array]",
-    labels: "Labels",
+    labels: "Array",
     *,
     ax: Axes,
     title: str = "",
@@ -138,7 +137,7 @@ def reliability(
 
 def reliability(
     probs: "Array | Mapping[str, Array]",
-    labels: "Labels",
+    labels: "Array",
     *,
     ax: Axes | None = None,
     title: str = "",
@@ -172,7 +171,7 @@ def reliability(
 
 def prepare_model(
     probs: "Array",
-    labels: "Labels",
+    labels: "Array",
     bins: int,
     name: str,
     seed: int,
@@ -183,8 +182,8 @@ def prepare_model(
     from maccal.evaluation.evaluated import diagram_numbers
     from maccal.metrics.given import plain
 
-    probs, codes = plain(probs, labels, classes=classes, normalise=normalise)
-    sums, numbers = diagram_numbers(probs, codes, bins, seed)
+    probs, labels = plain(probs, labels, classes=classes, normalise=normalise)
+    sums, numbers = diagram_numbers(probs, labels, bins, seed)
     return prepare_reliability(sums, numbers, name)
 
 

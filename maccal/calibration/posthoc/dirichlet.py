@@ -41,7 +41,6 @@ from maccal.calibration.posthoc.logistic import (
     optimum,
     problem_of,
 )
-from maccal.metrics.arguments import Labels
 from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array, Same
 
@@ -151,7 +150,7 @@ class DirichletCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.off_diagonal = off_diagonal
         self.intercept = intercept
 
-    def fit(self, logits: Array, labels: Labels) -> "DirichletCalibration":
+    def fit(self, logits: Array, labels: Array) -> "DirichletCalibration":
         """Find the map, and the strengths where they are not given."""
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         classes = numbers.shape[1]

@@ -26,7 +26,6 @@ from maccal.calibration.posthoc.inputs import (
     scores,
 )
 from maccal.calibration.posthoc.one_number import exact_temperature
-from maccal.metrics.arguments import Labels
 from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array, Same
 
@@ -58,7 +57,7 @@ class EnsembleTemperatureScaling(ClassifierMixin, BaseEstimator):  # type: ignor
         self.inputs = inputs
         self.classes = classes
 
-    def fit(self, logits: Array, labels: Labels) -> "EnsembleTemperatureScaling":
+    def fit(self, logits: Array, labels: Array) -> "EnsembleTemperatureScaling":
         """Find the temperature, then the weights; ValueError without a best temperature."""
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         x = scores(numbers, self.inputs)

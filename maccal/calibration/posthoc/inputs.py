@@ -22,7 +22,6 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
-from maccal.metrics.arguments import Labels
 from maccal.metrics.given import Classes, class_indices, class_names
 from maccal.metrics.inputs import (
     SUM_TOLERANCE,
@@ -84,7 +83,7 @@ def shares(values: Tensor, inputs: Inputs) -> Tensor:
 
 
 def fit_inputs(
-    values: Array, labels: Labels, inputs: Inputs, classes: Classes | None = None
+    values: Array, labels: Array, inputs: Inputs, classes: Classes | None = None
 ) -> tuple[Tensor, Tensor]:
     """Checked numbers and the indices of their labels, on the CPU."""
     numbers = checked(values, inputs).cpu()
@@ -124,7 +123,7 @@ def back(result: Tensor, source: Array) -> Same:
     return result.to(source.device) if isinstance(source, Tensor) else result.numpy()
 
 
-def predicted(estimator: Any, indices: Same) -> Same:
+def predicted(estimator: Any, indices: Array) -> Array:
     """The predicted classes: by their names where `classes` gives them, else by their indices."""
     if estimator.classes is None:
         return indices

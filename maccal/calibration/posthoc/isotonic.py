@@ -19,7 +19,6 @@ from maccal.calibration.posthoc.inputs import (
     predicted,
 )
 from maccal.calibration.posthoc.one_vs_rest import columns, targets, together
-from maccal.metrics.arguments import Labels
 from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array, Same
 
@@ -46,7 +45,7 @@ class IsotonicCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.inputs = inputs
         self.classes = classes
 
-    def fit(self, logits: Array, labels: Labels) -> "IsotonicCalibration":
+    def fit(self, logits: Array, labels: Array) -> "IsotonicCalibration":
         """Find the function of each class."""
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         probs = columns(numbers, self.inputs)

@@ -23,18 +23,9 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor
 
-from maccal.calibration.posthoc.inputs import (
-    Inputs,
-    back,
-    fit_inputs,
-    fitted,
-    new_inputs,
-    predicted,
-    scores,
-)
+from maccal.calibration.posthoc.inputs import Inputs, back, fit_inputs, fitted, new_inputs, scores
 from maccal.calibration.posthoc.logistic import Kind, identity, optimum, penalties, problem_of
 from maccal.calibration.posthoc.one_number import exact_temperature
-from maccal.metrics.arguments import Labels
 from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array, Same
 
@@ -93,7 +84,7 @@ class StructuredVectorScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.classes = classes
         self.strength = strength
 
-    def fit(self, logits: Array, labels: Labels) -> "StructuredVectorScaling":
+    def fit(self, logits: Array, labels: Array) -> "StructuredVectorScaling":
         """Find the temperature, and the map after it; ValueError without a best temperature."""
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         x = scores(numbers, self.inputs)
@@ -149,7 +140,7 @@ class StructuredMatrixScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.classes = classes
         self.strength = strength
 
-    def fit(self, logits: Array, labels: Labels) -> "StructuredMatrixScaling":
+    def fit(self, logits: Array, labels: Array) -> "StructuredMatrixScaling":
         """Find the temperature, and the map after it; ValueError without a best temperature."""
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         x = scores(numbers, self.inputs)

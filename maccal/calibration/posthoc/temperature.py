@@ -25,7 +25,7 @@ from maccal.calibration.posthoc.inputs import (
     scores,
 )
 from maccal.calibration.posthoc.one_number import exact_temperature, matching_temperature
-from maccal.metrics.arguments import Labels, check_share
+from maccal.metrics.arguments import check_share
 from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array, Same
 
@@ -67,7 +67,7 @@ class TemperatureScaling(TransformerMixin, ClassifierMixin, BaseEstimator):  # t
     def fit(
         self,
         logits: Array,
-        labels: Labels | None = None,
+        labels: Array | None = None,
         *,
         accuracy: float | None = None,
         feedback: Source | None = None,
