@@ -7,6 +7,7 @@
     peers/bin/pip install --constraint constraints.txt torch-geometric transformers
     peers/bin/pip install --no-deps torchcp       # its torchsort does not build without a GPU
     PYTHONPATH=. peers/bin/python benchmarks/features_of_peers.py        results/peers.json
+    PYTHONPATH=. peers/bin/python benchmarks/features_of_peers.py MAPIE  prints one peer's answers
 
 Every peer runs in a process of its own, with the lines that peer_calls.py has for a feature. A cell
 of the table is one of

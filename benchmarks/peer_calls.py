@@ -329,7 +329,8 @@ CALLS: dict[str, dict[str, str]] = {
         "a confidence of exactly 1 is in the last bin": (
             "from mapie.metrics.calibration import expected_calibration_error\n"
             "hits, scores = np.array([1, 0, 1]), edge[0].max(1)\n"
-            "answer = expected_calibration_error(hits, scores, num_bins=10)"
+            "answer = expected_calibration_error(\n"
+            "    hits, scores, num_bins=10, split_strategy='uniform'\n)"
         ),
         "test of perfect calibration": (
             "from mapie.metrics.calibration import kolmogorov_smirnov_p_value\n"

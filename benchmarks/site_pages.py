@@ -181,7 +181,7 @@ keep times W. Unscaled weights make logits too large by 1 / keep, and the networ
 start at one half, which hides it | the share dropped. As printed, an overconfident network keeps \
 more, gets surer, and runs to keep = 1 within ten epochs |
 | Accuracy and confidence of what? | "the training set" | of the classifier as it will be \
-deployed, on held-out rows where there are some. Measured on the masked passes the loop is not stable |
+deployed, on held-out rows where there are some. On the masked passes the loop is not stable |
 | How large is gamma? | between 0 and 1, said to matter little | it matters: the right one is near \
 test over training accuracy, which is unknown without labels. With held-out rows it is 1 |
 | Where does stage II start? | a new two-layer head at random | the trained classifier: a new one \

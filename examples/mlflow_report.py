@@ -29,4 +29,4 @@ with mlflow.start_run(run_name="evaluation") as run:
     log_report(predictions)
 stored = mlflow.get_run(run.info.run_id)
 print(f"logged ECE {stored.data.metrics['ece']:.4f} and {len(stored.data.metrics) - 1} others")
-print(stored.data.tags["maccal.verdict"])
+print(stored.data.tags["maccal_verdict"])

@@ -34,14 +34,23 @@ def made(job: Job, runs: Path) -> Path:
     return make_run(job.config, runs=runs)
 
 
+def errors(rows: list[Row]) -> list[float]:
+    """The ECE of each, in per cent."""
+    found = []
+    for row in rows:
+        error = row.numbers["ece"]
+        assert error is not None  # only of a run that failed
+        found.append(100 * error)
+    return found
+
+
 def drawn(rows: dict[str, list[Row]]) -> Figure:
     """ECE of every run, and of every method the mean."""
     figure = Figure(figsize=(6, 2.4), layout="constrained")
     axes = figure.subplots()
     for line, own in enumerate(rows.values()):
-        errors = [100 * row.numbers["ece"] for row in own]
-        axes.plot(errors, [line] * len(errors), "o", color="tab:blue", alpha=0.5)
-        axes.plot(mean(errors), line, "|", color="black", markersize=16)
+        axes.plot(errors(own), [line] * len(own), "o", color="tab:blue", alpha=0.5)
+        axes.plot(mean(errors(own)), line, "|", color="black", markersize=16)
     axes.set(yticks=range(len(rows)), yticklabels=list(rows), xlabel="ECE, %", xlim=(0, None))
     axes.invert_yaxis()
     return figure
@@ -62,6 +71,5 @@ if __name__ == "__main__":
         row = read_row(runs / job.config.name / "row.json")
         rows.setdefault(job.config.method, []).append(row)
     for name, own in rows.items():
-        errors = [row.numbers["ece"] for row in own]
-        print(f"{name}: ECE {mean(errors):.1%} over {len(own)} seeds")
+        print(f"{name}: ECE {mean(errors(own)):.1f}% over {len(own)} seeds")
     drawn(rows).savefig(folder / "ray_grid.png", dpi=72)

@@ -47,7 +47,7 @@ ROOMS = {
     " posthoc.isotonic posthoc.histogram posthoc.spline posthoc.venn_abers posthoc.family posthoc"
     " temperature scalings tst two_stage registry model logistic estimator",
     "evaluation": "typed provenance checks older row arrays packed tables records harness parquet"
-    " predictions evaluated ood shift masks choosing tasks trusting",
+    " predictions evaluated ood shift masks pace choosing tasks trusting",
     "monitoring": "wealth cells settings alarms expected events told replay store measured standing"
     " periods monitor files",
     "deployment": "facts onnx saved cards",

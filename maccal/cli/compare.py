@@ -9,12 +9,17 @@ import tyro
 from rich.table import Table
 from rich.text import Text
 
-from maccal.calibration.posthoc import FAMILY
 from maccal.cli.output import answer, note, tell
 from maccal.cli.printing import percent_range, right_aligned
 from maccal.cli.reading import READING, Reading
 from maccal.evaluation.arrays import load_npz
-from maccal.evaluation.choosing import COMPARED, Candidate, Choice, compare_calibrators
+from maccal.evaluation.choosing import (
+    COMPARED,
+    SECONDS,
+    Candidate,
+    Choice,
+    compare_calibrators,
+)
 from maccal.io import write_json
 from maccal.metrics import Difference
 from maccal.metrics.summaries import probability, show
@@ -25,6 +30,8 @@ def compare(
     calibrators: tuple[str, ...] = (),
     reading: tyro.conf.OmitArgPrefixes[Reading] = READING,
     folds: int = 5,
+    repeats: int = 1,
+    seconds: float = SECONDS,
     bins: int = 15,
     resamples: int = 1000,
     seed: int = 0,
@@ -36,9 +43,13 @@ def compare(
         file: logits or probs, and labels, as for evaluate, or - for standard input; an .npz file
             may have the features z of the same rows too, and then MaC-Cal on features takes part.
         calibrators: names of those to compare, such as temperature "structured matrix"; by default
-            all.
+            all that take no longer than --seconds.
         reading: how files are read.
         folds: number of parts; each is predicted by calibrators that were fitted on the others.
+        repeats: number of ways to split the rows into folds; beyond the first they only say what
+            they would advise.
+        seconds: that the fits of a calibrator may take, about; what would take longer is left out,
+            and named.
         bins: number of bins of ECE.
         resamples: number of draws behind the intervals and tests.
         seed: number that settles folds and draws.
@@ -51,17 +62,21 @@ def compare(
         said.labels,
         inputs=said.kind,
         z=z,
-        names=calibrators or tuple(FAMILY),
+        names=calibrators or None,
         folds=folds,
+        repeats=repeats,
+        seconds=seconds,
         bins=bins,
         resamples=resamples,
         seed=seed,
     )
-    settings = {"folds": folds, "bins": bins, "resamples": resamples, "seed": seed}
+    settings = {"folds": folds, "repeats": repeats, "bins": bins, "resamples": resamples}
+    settings["seed"] = seed
     values = {"file": reading.named(file).name, **settings, **record(choice)}
     tell(choice_table(choice), "")
     for name, reason in choice.failed.items():
-        tell(f"{name}: not compared, {reason}")
+        words = reason if reason.startswith("left out") else f"not compared, {reason}"
+        tell(f"{name}: {words}")
     tell(choice.advice)
     answer(values)
     if out is not None:
@@ -112,6 +127,7 @@ def record(choice: Choice) -> dict[str, Any]:
         "advice": choice.advice,
         "rows": [plain_row(one) for one in choice.candidates],
         "failed": dict(choice.failed),
+        "votes": dict(choice.votes),
     }
 
 

@@ -6,14 +6,19 @@ rows MaC-Cal takes part, as MaCCalClassifier on z alone.
 
 The best has the lowest NLL. The one to use is the simplest that is really worse than the best in
 none of accuracy, ECE, NLL and Brier, by paired tests at 5 % divided by the number of comparisons:
-many calibrators are compared, and the best of many is in part the luckiest.
+many calibrators are compared, and the best of many is in part the luckiest. Other ways to split the
+rows (`repeats`) show whether the choice depends on the folds.
 
-Cost: as many fits as there are folds of every calibrator, and their intervals.
+Cost: as many fits as there are folds of every calibrator, and their intervals. With many rows and
+classes some would take hours, so unless they are named, those are left out that would take longer
+than `seconds`, by what they took elsewhere (results/posthoc.md); the reason is given. Memory: the
+probabilities of one calibrator at a time.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -21,10 +26,13 @@ import numpy as np
 from maccal.calibration.estimator import MaCCalClassifier
 from maccal.calibration.posthoc import FAMILY
 from maccal.calibration.posthoc.inputs import Inputs, fit_inputs, shares
-from maccal.metrics import Difference, Summary, compare, summary
-from maccal.metrics.arguments import check_count
+from maccal.evaluation.pace import SECONDS as SECONDS
+from maccal.evaluation.pace import too_long
+from maccal.metrics import Difference, Summary, summary
+from maccal.metrics.arguments import check_bins, check_count
 from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array
+from maccal.metrics.paired import RowNumbers, compare_rows
 from maccal.metrics.resampling import LEVEL
 from maccal.metrics.summaries import probability
 
@@ -53,6 +61,7 @@ class Choice:
     best: str
     use: str
     advice: str
+    votes: Mapping[str, int]  # how many ways to split the rows advise each
 
 
 def compare_calibrators(
@@ -62,15 +71,19 @@ def compare_calibrators(
     inputs: Inputs = "logits",
     classes: Classes | None = None,
     z: Array | None = None,
-    names: Sequence[str] = tuple(FAMILY),
+    names: Sequence[str] | None = None,
     folds: int = 5,
+    repeats: int = 1,
+    seconds: float = SECONDS,
     bins: int = 15,
     resamples: int = 1000,
     seed: int = 0,
 ) -> Choice:
     """Cross-fit these calibrators of FAMILY, and MaC-Cal on features z, and say which to use.
 
-    Labels may be names where `classes` has them in the order of the columns.
+    Without names all that take about `seconds` or less for their fits. Numbers are of the first of
+    `repeats` ways to split the rows into folds; the others only say what they would advise. Labels
+    may be names where `classes` has them in the order of the columns.
 
     >>> rng = np.random.default_rng(0)
     >>> labels = rng.integers(3, size=600)
@@ -78,34 +91,90 @@ def compare_calibrators(
     >>> compare_calibrators(logits, labels, names=["temperature", "vector"], resamples=100).use
     'temperature'
     """
-    unknown = [name for name in names if name not in FAMILY]
-    if unknown or not names:
-        found = f"no calibrator {unknown[0]!r}" if unknown else "no calibrator is named"
-        raise ValueError(f"{found}; the calibrators are {', '.join(FAMILY)}")
+    known_names(names)
     numbers, codes = fit_inputs(logits, labels, inputs, classes)
     values, y = numbers.numpy(), codes.numpy()
     features = None if z is None else checked_features(z, len(y))
     folds = check_count(folds, "folds", least=2, most=len(y) // 2)
-    fold = fold_of(y, folds, seed)
-    said = {UNTOUCHED: shares(numbers, inputs).numpy()}
-    failed: dict[str, str] = {}
-    for name, predict in predictors(values, y, inputs, names, features, seed).items():
+    repeats = check_count(repeats, "repeats", least=1)
+    left_out = {} if names is not None else too_long(len(y), values.shape[1], folds, seconds)
+    taking_part = [name for name in names or FAMILY if name not in left_out]
+    settings = Settings(folds, check_bins(bins), resamples, seed)
+    untouched = shares(numbers, inputs).numpy()
+    choices = []
+    for repeat in range(repeats):
+        found = predictors(values, y, inputs, taking_part, features, seed + repeat)
+        fold = fold_of(y, folds, seed + repeat)
+        choices.append(compared(untouched, y, found, fold, settings, left_out))
+    return with_votes(choices)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every split is measured by."""
+
+    folds: int
+    bins: int
+    resamples: int
+    seed: int
+
+
+def known_names(names: Sequence[str] | None) -> None:
+    """ValueError for no names, and for one that FAMILY does not have."""
+    if names is None:
+        return
+    unknown = [name for name in names if name not in FAMILY]
+    if unknown or not names:
+        found = f"no calibrator {unknown[0]!r}" if unknown else "no calibrator is named"
+        raise ValueError(f"{found}; the calibrators are {', '.join(FAMILY)}")
+
+
+def compared(
+    untouched: np.ndarray,
+    y: np.ndarray,
+    found: Mapping[str, Predict],
+    fold: np.ndarray,
+    settings: Settings,
+    left_out: Mapping[str, str],
+) -> Choice:
+    """All calibrators with one way to split the rows."""
+    failed = dict(left_out)
+    bins, resamples, seed = settings.bins, settings.resamples, settings.seed
+    measure = partial(summary, labels=y, bins=bins, interval=True, resamples=resamples, seed=seed)
+    measured = {UNTOUCHED: measure(untouched)}
+    rows = {UNTOUCHED: RowNumbers.of(untouched, y)}
+    for name, predict in found.items():
         try:
-            said[name] = cross_fitted(predict, fold, values.shape)
+            probs = cross_fitted(predict, fold, untouched.shape)
         except ValueError as error:
             failed[name] = str(error)
-    measure = partial(summary, labels=y, bins=bins, interval=True, resamples=resamples, seed=seed)
-    measured = {name: measure(probs) for name, probs in said.items()}
+            continue
+        measured[name] = measure(probs)
+        rows[name] = RowNumbers.of(probs, y)
     best = min(measured, key=lambda name: score(measured[name]))
-    test = partial(compare, labels=y, bins=bins, resamples=resamples, seed=seed)
+    test = partial(compare_rows, bins=bins, resamples=resamples, seed=seed)
     candidates = []
-    for name, probs in said.items():
-        base = said.get("temperature")
-        from_temperature = {} if base is None else test(base, probs)
-        candidates.append(
-            Candidate(name, measured[name], test(said[best], probs), from_temperature)
-        )
+    for name, here in rows.items():
+        from_best = test(rows[best], here)
+        from_temperature = {}
+        if best == "temperature":
+            from_temperature = from_best
+        elif "temperature" in rows:
+            from_temperature = test(rows["temperature"], here)
+        candidates.append(Candidate(name, measured[name], from_best, from_temperature))
     return chosen(tuple(candidates), failed, best)
+
+
+def with_votes(choices: Sequence[Choice]) -> Choice:
+    """The first, and how many advise each."""
+    first = choices[0]
+    votes = Counter(choice.use for choice in choices)
+    advice = first.advice
+    if len(choices) > 1:
+        others = [f"{name} by {count}" for name, count in votes.items() if name != first.use]
+        same = f" Of {len(choices)} ways to split the rows, {votes[first.use]} advise it"
+        advice += same + (f", {', '.join(others)}." if others else ".")
+    return replace(first, advice=advice, votes=dict(votes))
 
 
 def checked_features(z: Array, rows: int) -> np.ndarray:
@@ -199,18 +268,36 @@ def chosen(candidates: tuple[Candidate, ...], failed: Mapping[str, str], best: s
     rest = {one.name: one for one in candidates}
     simple = [one.name for one in candidates if one.name == best or not really_worse(one, level)]
     use = simple[0]
-    words = f"{best} has the lowest NLL, {rest[best].numbers['nll']:.4f}"
-    if use != best:
-        chance = probability(rest[use].from_best["nll"].p_value)
-        advice = f"Use {use}: {words}, but {use} is simpler and no worse than chance explains"
-        advice += f" (NLL {rest[use].numbers['nll']:.4f}, {chance})."
-    elif use == candidates[0].name:
-        advice = (
-            f"Leave it {use}: no calibrator has a lower NLL than {rest[use].numbers['nll']:.4f}."
-        )
-    else:
-        advice = f"Use {use}: {words}, and all simpler ones are worse by more than chance explains."
+    advice = reason(use, best, rest)
+    if use != UNTOUCHED:
+        advice += gained(rest[UNTOUCHED].numbers, rest[use].numbers)
     infinite = [one.name for one in candidates if not math.isfinite(one.numbers["nll"])]
     if infinite:
         advice += f" A label got the probability 0 from {', '.join(infinite)}."
-    return Choice(candidates, failed, best, use, advice)
+    return Choice(candidates, failed, best, use, advice, {use: 1})
+
+
+def reason(use: str, best: str, rest: Mapping[str, Candidate]) -> str:
+    """Why this one."""
+    lowest = f"has the lowest NLL, {rest[best].numbers['nll']:.4f}"
+    own = f"NLL {rest[use].numbers['nll']:.4f}"
+    verb = "Leave it" if use == UNTOUCHED else "Use"
+    if use != best:
+        chance = probability(rest[use].from_best["nll"].p_value)
+        simpler = f"{use} is simpler and no worse than chance explains ({own}, {chance})."
+        if use == UNTOUCHED:
+            simpler = f"without it nothing is worse than chance explains ({own}, {chance})."
+        return f"{verb} {use}: {best} {lowest}, but {simpler}"
+    if use == UNTOUCHED:
+        return f"{verb} {use}: no calibrator has a lower NLL than {rest[use].numbers['nll']:.4f}."
+    return (
+        f"{verb} {use}: it {lowest}, and all simpler ones are worse by more than chance explains."
+    )
+
+
+def gained(before: Summary, after: Summary) -> str:
+    """What changes, in words."""
+    losses = f"NLL from {before['nll']:.4f} to {after['nll']:.4f}"
+    errors = f"ECE from {100 * before['ece']:.2f} to {100 * after['ece']:.2f} %"
+    right = f"accuracy from {100 * before['accuracy']:.2f} to {100 * after['accuracy']:.2f} %"
+    return f" It brings {losses}, {errors} and {right}."

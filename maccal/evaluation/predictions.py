@@ -8,8 +8,8 @@ Formats of `read`, all with `labels` (class indices) and either `logits` or `pro
               or a structured array of those fields
     .csv      a header, then one row per line: label, prob_0, prob_1, ... (or logit_0, ...);
               the suffix, and the label, may be class names
-    .jsonl    one JSON object per line with `label` and `probs` or `logits`; .json is a list of them;
-              or the samples of lm-evaluation-harness (harness.py)
+    .jsonl    one JSON object per line with `label` and `probs` or `logits`; .json is a list of
+              them; or the samples of lm-evaluation-harness (harness.py)
     .parquet  the columns of a .csv, or list columns of the names above
               (needs pyarrow: pip install maccal[parquet])
     .jsonl    multiple-choice samples of lm-evaluation-harness; labels and all (harness.py)

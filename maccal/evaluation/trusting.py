@@ -89,7 +89,12 @@ def trust_in(
     probs, labels = predictions.probs, predictions.labels
     if test is not None:
         probs, labels = np.concatenate([probs, test.probs]), np.r_[labels, test.labels]
-    drawn = {"bins": bins, "resamples": resamples, "seed": seed}
+    classes = by_class(
+        probs, labels, names=predictions.classes, bins=bins, resamples=resamples, seed=seed
+    )
+    lines = None
+    if groups is not None:
+        lines = by_group(probs, labels, groups, bins=bins, resamples=resamples, seed=seed)
     return Trust(
         predictions.name,
         len(old.labels),
@@ -98,8 +103,8 @@ def trust_in(
         tuple(found),
         answers,
         answers.measure(new.probs, new.labels),
-        by_class(probs, labels, names=predictions.classes, **drawn),
-        None if groups is None else by_group(probs, labels, groups, **drawn),
+        classes,
+        lines,
     )
 
 

@@ -15,7 +15,7 @@ from maccal.evaluation.predictions import Predictions
 from maccal.evaluation.row import row_text
 from maccal.report.evaluation import evaluation_page
 
-TAG = "maccal.verdict"
+TAG = "maccal_verdict"
 
 
 def log_report(

@@ -86,7 +86,7 @@ def described(numbers: Summary, name: str, metric: Metric) -> str:
 
 def binary_summary(
     probs: Array | None = None,
-    labels: Array = None,
+    labels: Array | None = None,
     *,
     logits: Array | None = None,
     bins: int = 15,
@@ -181,7 +181,7 @@ def verdict(s: BinarySummary) -> str:
     return f"{kind}: {says}. Their {error} {band_of} ({chance})."
 
 
-def scored(probs: Array | None, labels: Array, logits: Array | None) -> Scored:
+def scored(probs: Array | None, labels: Any, logits: Array | None) -> Scored:
     """Scores and labels as float64 and booleans; ValueError that says what to pass instead."""
     check_given(probs, labels, logits)
     if logits is None:
@@ -194,7 +194,7 @@ def scored(probs: Array | None, labels: Array, logits: Array | None) -> Scored:
     return Scored(z.sigmoid(), label, torch.nn.functional.softplus(torch.where(label, -z, z)))
 
 
-def column(values: Array, name: str) -> Tensor:
+def column(values: Any, name: str) -> Tensor:
     """A float64 vector, from a vector or from one column."""
     tensor = as_tensor(values, name)
     shape = tuple(tensor.shape)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from maccal.metrics.arguments import Array, as_tensor, refuse_missing, shortened
-from maccal.metrics.inputs import blocks, first, like, matrix, not_finite
+from maccal.metrics.inputs import Same, blocks, first, like, matrix, not_finite
 
 Classes = Sequence[Any]  # names, or whole numbers, one for each column
 SHOWN = 8  # classes that a message names
@@ -25,19 +25,21 @@ SHOWN = 8  # classes that a message names
 
 def plain(
     probs: Array | None,
-    labels: Array,
+    labels: Any,
     logits: Array | None = None,
     *,
     classes: Classes | None = None,
     normalise: bool = False,
-) -> tuple[Array | None, Array]:
+) -> tuple[Any, Any]:
     """Probabilities that sum to 1 if asked for, and labels as indices if classes are named."""
     if normalise and probs is None:
         raise ValueError("normalise=True is for probs; the softmax of logits sums to 1 anyway")
     if classes is not None:
         given = as_tensor(*((logits, "logits") if probs is None else (probs, "probs")))
         labels = class_indices(labels, classes, given.shape[1] if given.ndim == 2 else None)
-    return normalised(probs) if normalise else probs, labels
+    if probs is not None and normalise:
+        probs = normalised(probs)
+    return probs, labels
 
 
 def class_names(classes: Classes, columns: int | None = None) -> list[Any]:
@@ -95,7 +97,7 @@ def unknown(label: object, row: int, names: list[Any]) -> ValueError:
     return ValueError(f"label {shortened(label)} in row {row} is none of the classes {some}{more}")
 
 
-def normalised(probs: Array) -> Array:
+def normalised(probs: Array) -> Same:
     """Each row divided by its sum; ValueError for a row below 0, without a sum, or not finite.
 
     >>> normalised(np.array([[98.0, 2.0], [33.3, 66.6]])).round(4).tolist()

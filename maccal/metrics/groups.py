@@ -66,8 +66,8 @@ def columns(first: str, rate: str, said: str) -> tuple[Column, ...]:
 
 def by_group(
     probs: Array | None = None,
-    labels: Array = None,
-    groups: Array = None,
+    labels: Array | None = None,
+    groups: Array | None = None,
     *,
     logits: Array | None = None,
     bins: int = 15,
@@ -98,7 +98,7 @@ def by_group(
 
 def by_class(
     probs: Array | None = None,
-    labels: Array = None,
+    labels: Array | None = None,
     *,
     logits: Array | None = None,
     names: Sequence[str] = (),
@@ -134,7 +134,7 @@ def by_class(
 
 
 def top_of(
-    probs: Array | None, labels: Array, logits: Array | None
+    probs: Array | None, labels: Any, logits: Array | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Confidence, whether it was right, and the probabilities, all checked and on the CPU."""
     check_given(probs, labels, logits)
@@ -144,7 +144,7 @@ def top_of(
     return *check_confidence(confidence.clamp(max=1), correct), p
 
 
-def group_index(groups: Array, rows: int) -> tuple[list[object], torch.Tensor]:
+def group_index(groups: Any, rows: int) -> tuple[list[object], torch.Tensor]:
     """The names of the groups, sorted, and the number of each row's."""
     if groups is None:
         raise ValueError("groups are missing: pass one name or number for each row")

@@ -34,7 +34,6 @@ SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}  # float32 and float
 ROUNDED = 0.1  # a row whose sum is off by less was probably rounded
 
 # What to do instead, where the mistake is a common one
-BINARY = "for a binary score s pass the two columns (1 - s, s)"
 NAMED = "pass classes=[...] with the names in the order of the columns"
 NORMALISE = "divide each row by its sum: normalise=True, --normalise on the command line"
 
@@ -119,7 +118,7 @@ def label_tensor(labels: Array) -> Tensor:
         raise ValueError(f"labels are names, such as {name!r}; {NAMED}") from None
 
 
-def first_name(labels: Array) -> str | None:
+def first_name(labels: Any) -> str | None:
     """The first label, if it is text."""
     try:
         label = next(iter(labels), None)

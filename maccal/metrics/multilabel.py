@@ -19,6 +19,7 @@ Cost: as K binary problems; the intervals of a label draw 2,000 times.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,7 +70,7 @@ class MultilabelSummary(Summary):
 
 def multilabel_summary(
     probs: Array | None = None,
-    labels: Array = None,
+    labels: Array | None = None,
     *,
     logits: Array | None = None,
     names: Sequence[str] = (),
@@ -112,7 +113,7 @@ def multilabel_summary(
 
 
 def entries(
-    probs: Array | None, labels: Array, logits: Array | None
+    probs: Array | None, labels: Any, logits: Array | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Probabilities, targets and log losses, N x K each, on the CPU."""
     check_given(probs, labels, logits)

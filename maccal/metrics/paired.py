@@ -63,15 +63,33 @@ def compare(
     >>> result["ece"].difference > 0.1, result["ece"].real, result["accuracy"].difference
     (True, True, 0.0)
     """
-    bins = check_bins(bins)
     first, _ = plain(first, labels, normalise=normalise)
     second, labels = plain(second, labels, classes=classes, normalise=normalise)
-    tops = [check_confidence(*top_label(probs, labels)) for probs in (first, second)]
-    scores = [row_scores(*as_scores(probs, labels, None)) for probs in (first, second)]
-    (_, first_hit), (_, second_hit) = tops
-    nll, brier = scores[1] - scores[0]
+    pair = RowNumbers.of(first, labels), RowNumbers.of(second, labels)
+    return compare_rows(*pair, bins=check_bins(bins), resamples=resamples, seed=seed)
+
+
+class RowNumbers(NamedTuple):
+    """Of each row what is compared, where its probabilities need not be kept."""
+
+    confidence: Tensor
+    hit: Tensor
+    scores: Tensor  # 2 x N: NLL and Brier
+
+    @classmethod
+    def of(cls, probs: Array, labels: Array) -> "RowNumbers":
+        confidence, hit = check_confidence(*top_label(probs, labels))
+        return cls(confidence, hit, row_scores(*as_scores(probs, labels, None)))
+
+
+def compare_rows(
+    first: RowNumbers, second: RowNumbers, *, bins: int, resamples: int, seed: int
+) -> dict[str, Difference]:
+    """As compare, of two models whose rows were looked at before."""
+    nll, brier = second.scores - first.scores
+    tops = [(first.confidence, first.hit), (second.confidence, second.hit)]
     return {
-        "accuracy": paired_means(second_hit.double() - first_hit.double()),
+        "accuracy": paired_means(second.hit.double() - first.hit.double()),
         "ece": paired_ece(tops, bins, resamples, seed),
         "nll": paired_means(nll),
         "brier": paired_means(brier),

@@ -125,7 +125,7 @@ class Config:
             own = settings_of(plan.first, self.data, self.model, self.settings)
             return replace(self, settings=own)
         row = CALIBRATORS[plan.second]
-        choices = row.settle(self.stage2 or row.choices)
+        choices = self.stage2 or row.choices
         first: dict[str, Any] = {}
         second: dict[str, Any] = {}
         hints = get_type_hints(type(choices))
@@ -138,7 +138,8 @@ class Config:
             self,
             method=plan.name,
             settings=settings_of(plan.first, self.data, self.model, first),
-            stage2=replace(choices, **second),
+            # what is left open may depend on what was chosen: a bottleneck starts afresh
+            stage2=row.settle(replace(choices, **second)),
             feedback=self.feedback or "held-out",
         )
 

@@ -10,6 +10,7 @@ from sklearn.model_selection import cross_val_predict
 import maccal as mc
 from maccal.calibration import FAMILY
 from maccal.evaluation.choosing import FEATURES, compare_calibrators, fold_of
+from maccal.evaluation.pace import too_long
 from maccal.metrics import softmax
 
 FEW = ["temperature", "vector", "isotonic", "structured matrix"]
@@ -73,12 +74,36 @@ def test_what_cannot_be_fitted_is_said():
     assert "no row has the label 2" in choice.failed["vector"]
 
 
+def test_what_would_take_too_long_is_left_out_and_said():
+    """By rows and classes alone; what is named takes part."""
+    assert too_long(10_000, 10, 5, 120.0) == {}
+    left_out = too_long(50_000, 1000, 5, 120.0)
+    assert set(left_out) == {"vector", "Venn-Abers", "structured matrix", "Dirichlet"}
+    choice = compare_calibrators(*sampled(), seconds=1e-4, resamples=50)
+    assert "Dirichlet" in choice.failed
+    assert "left out, its 5 fits" in choice.failed["Dirichlet"]
+    assert "Dirichlet" not in [one.name for one in choice.candidates]
+    named = compare_calibrators(*sampled(), names=FEW, seconds=1e-4, resamples=50)
+    assert not named.failed
+
+
+def test_other_ways_to_split_the_rows():
+    choice = compare_calibrators(*sampled(), names=FEW, resamples=50, repeats=3)
+    assert sum(choice.votes.values()) == 3
+    assert "Of 3 ways to split the rows" in choice.advice
+    once = compare_calibrators(*sampled(), names=FEW, resamples=50)
+    assert choice.candidates[1].numbers["nll"] == once.candidates[1].numbers["nll"]
+    assert once.votes == {once.use: 1}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"names": ["platt"]}, "no calibrator 'platt'"),
         ({"names": []}, "no calibrator is named"),
         ({"folds": 1}, "folds"),
+        ({"repeats": 0}, "repeats"),
+        ({"seconds": 0}, "seconds is 0"),
         ({"z": np.zeros((3, 2))}, "the same 900 rows"),
         ({"inputs": "probs"}, 'inputs="logits"'),
     ],

@@ -307,7 +307,7 @@ def test_mlflow_keeps_numbers_verdict_row_and_page(tmp_path, monkeypatch):
         mlflow.set_tracking_uri(before)
     assert stored.data.metrics["test_ece"] == measured.numbers["ece"]
     assert stored.data.metrics["test_ece_null_high"] == measured.numbers["ece_null_high"]
-    assert stored.data.tags["test_maccal.verdict"] == measured.numbers["verdict"]
+    assert stored.data.tags["test_maccal_verdict"] == measured.numbers["verdict"]
     (page,) = tmp_path.rglob("sharp.report.html")
     assert measured.numbers["verdict"][:40] in page.read_text()
     (row,) = tmp_path.rglob("sharp.row.json")

@@ -8,7 +8,7 @@ import torch
 import maccal as mc
 from maccal.calibration import FAMILY
 from maccal.metrics.given import class_indices, class_names, normalised
-from maccal.metrics.inputs import BINARY, NORMALISE
+from maccal.metrics.inputs import NORMALISE, ONE_SCORE
 
 RNG = np.random.default_rng(0)
 CODES = RNG.integers(3, size=400)
@@ -166,7 +166,7 @@ def test_logits_are_not_normalised():
 def test_a_binary_score(shape):
     with pytest.raises(ValueError, match="binary score") as caught:
         mc.summary(PROBS[:, 0].reshape(shape), CODES)
-    assert str(caught.value).endswith(BINARY)
+    assert str(caught.value).endswith(ONE_SCORE)
 
 
 def test_logits_are_still_called_logits():

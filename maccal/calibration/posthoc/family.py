@@ -1,4 +1,4 @@
-"""The post-hoc calibrators by name, the fewest numbers first."""
+"""The post-hoc calibrators by name, the fewest numbers first; of as many, what is held first."""
 
 from typing import Any
 
@@ -17,8 +17,8 @@ FAMILY: dict[str, type[Any]] = {
     "temperature": TemperatureScaling,
     "ensemble temperature": EnsembleTemperatureScaling,
     "spline": SplineCalibration,
-    "vector": VectorScaling,
     "structured vector": StructuredVectorScaling,
+    "vector": VectorScaling,
     "beta": BetaCalibration,
     "histogram": HistogramCalibration,
     "isotonic": IsotonicCalibration,

@@ -23,7 +23,15 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor
 
-from maccal.calibration.posthoc.inputs import Inputs, back, fit_inputs, fitted, new_inputs, scores
+from maccal.calibration.posthoc.inputs import (
+    Inputs,
+    back,
+    fit_inputs,
+    fitted,
+    new_inputs,
+    predicted,
+    scores,
+)
 from maccal.calibration.posthoc.logistic import Kind, identity, optimum, penalties, problem_of
 from maccal.calibration.posthoc.one_number import exact_temperature
 from maccal.metrics.given import Classes
