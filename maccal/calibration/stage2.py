@@ -57,7 +57,7 @@ class Stage2:
     standardise: bool = True
     # subtract their mean too; unset: for a fresh head, where they are standardised
     centre: bool | None = None
-    # when masks are drawn anew; Algorithm 1 says every batch, the text every epoch. None: every
+    # when masks are drawn anew; Algorithm 1 says every batch, the text every epoch. unset: every
     # batch, but every epoch for "regrow", whose weights need the time
     refresh: Literal["batch", "epoch"] | None = None
     # Eq. 8: multiply in the forward pass; zero the weights in place at every step (reset), or only

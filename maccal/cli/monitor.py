@@ -45,15 +45,15 @@ def monitor(
         folder: the state of the monitor.
         new: make it; the next five are fixed then.
         reference: predictions and labels from before the deployment, .npz or .csv.
-        alpha: chance that an alarm ever fires falsely; 0.05 by default.
+        alpha: chance that an alarm ever fires falsely, 0 to 1; 0.05 by default.
         tolerance: a gap between confidence and accuracy that does not matter; 0.02 by default.
         least_accuracy: alarm if the accuracy falls below it, such as 0.9.
-        bins: bins of confidence; 15 by default.
+        bins: number of bins of confidence; 15 by default.
         add: a batch: logits or probs, with labels and ids if there are some, .npz or .csv.
         labels: labels that came late: ids and labels, .npz or .csv.
         merge: the folder of another monitor, whose events are taken over.
         time: when the batch was predicted, or the labels came, such as 2026-03-01T12:00; else now.
-        name: of the batch or labels, to tell them from others that are equal.
+        name: word for the batch or labels, to tell them from others that are equal.
         kind: which to use where a file has both logits and probs.
         page: write the course over time to this .html file.
     """

@@ -124,7 +124,7 @@ def described(annotation: Any, words: str) -> Any:
 
 def default_words(default: str) -> str:
     """What is said of a default: nothing where it is that the flag is not given."""
-    return "" if default in ("unset", "False", "") else f"(default: {default})"
+    return "" if default in ("unset", "None", "False", "") else f"(default: {default})"
 
 
 def plain_help() -> None:

@@ -44,13 +44,13 @@ def trust(
     --coverage 0.9 --risk 0.01 --groups groups.npy
 
     Args:
-        file: held-out logits or probs, and labels, as for evaluate.
-        coverage: share of conformal sets that must hold the label.
-        methods: of the sets: thr (small), aps (adaptive), raps (adaptive, never very large).
+        file: held-out logits or probs, and labels, as for evaluate; or - for standard input.
+        coverage: share of conformal sets that must hold the label, 0 to 1.
+        methods: kinds of sets: thr (small), aps (adaptive), raps (adaptive, never very large).
         deterministic: sets of aps and raps without random numbers: far larger.
         per_class: reach the coverage in every class, with larger sets.
-        risk: share of answers that may be wrong; rows beyond it are not answered.
-        delta: chance that the promise about the risk fails.
+        risk: share of answers that may be wrong, 0 to 1; rows beyond it are not answered.
+        delta: chance that the promise about the risk fails, 0 to 1.
         groups: a .npy file with the name or number of each row's group (with --test: of the rows of
             both files, one after the other).
         test: a second file, to measure on; then all rows of the first are fitted on.
