@@ -134,8 +134,8 @@ WHICH = """# Which method should I use
 | a file of outputs and labels | `maccal compare predictions.npz`: it cross-fits all calibrators \
 and says which, and why |
 | a torch model and hundreds of held-out labels | `mc.calibrate(model, train, val=val)` |
-| the same, and {times:.0f} times as long to wait | `config=mc.Stage2(start="fresh")`: lower NLL below, but \
-it may cost accuracy on single networks |
+| the same, and {times:.0f} times as long to wait | `config=mc.Stage2(start="fresh")`: \
+lower NLL below, but it may cost accuracy on single networks |
 | a hundred held-out labels | `mc.calibrate(model, train, val=val, calibrator="temperature")` |
 | no held-out label, but images | `mc.calibrate(model, train)`, and read its warning |
 | no label, but a known accuracy | `mc.calibrate(model, train, accuracy=0.93)` |
