@@ -10,6 +10,16 @@ import numpy as np
 import pytest
 from commands import run
 
+# The frameworks import torchvision; Lightning looks at its own use of torch and of workers
+framework = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("vision"),
+    pytest.mark.filterwarnings(
+        "ignore:.*LeafSpec:FutureWarning",
+        "ignore:.*does not have many workers",
+        "ignore:.*smaller than the logging interval",
+    ),
+]
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -34,6 +44,16 @@ def test_tables(monkeypatch, capsys):
     accuracy, error = after.removeprefix("MaCCalClassifier: accuracy ").split("%, ECE ")
     assert float(accuracy) > 94
     assert float(error.removesuffix("%")) < 0.6 * float(before.split("ECE ")[1].removesuffix("%"))
+
+
+def test_abstain(monkeypatch, capsys):
+    program(monkeypatch, "abstain")
+    verdict, answered, sets, unsure = capsys.readouterr().out.splitlines()
+    assert verdict.startswith("Answers 6")
+    assert "at most 5.00 % of the answers are wrong with 90 % certainty" in verdict
+    assert float(answered.split("answered, ")[1].split("%")[0]) < 5
+    assert sets.startswith("new digits: 95.")
+    assert unsure.startswith("digit ")
 
 
 @pytest.mark.slow
@@ -169,3 +189,64 @@ def test_ray_grid(tmp_path):
     assert sum(line.endswith(": done") for line in lines) == 6
     assert [line.split(":")[0] for line in lines[-3:]] == ["vanilla", "ls", "maccal"]
     assert drawn(tmp_path, "ray_grid")
+
+
+def framework_example(monkeypatch, capsys, package, name, *words):
+    """The lines that the example of a framework prints."""
+    pytest.importorskip(package)
+    program(monkeypatch, name, *words)
+    return capsys.readouterr().out.splitlines()
+
+
+class TestFrameworks:
+    """Each in its own example, with the real package."""
+
+    pytestmark = framework
+
+    def test_lightning(self, monkeypatch, capsys):
+        *epochs, verdict = framework_example(monkeypatch, capsys, "lightning", "lightning_callback")
+        errors = [float(line.split("ECE ")[1].rstrip("%")) for line in epochs]
+        assert len(errors) == 3
+        assert errors[2] > errors[0] > 4  # it learns its rows by heart
+        assert verdict.startswith("Cannot be told from a calibrated model")
+
+    def test_trainer(self, monkeypatch, capsys):
+        pytest.importorskip("accelerate")
+        lines = framework_example(monkeypatch, capsys, "transformers", "trainer_callback")
+        before, after, words = lines[-3:]
+        errors = [float(line.split("ECE ")[1].rstrip("%")) for line in (before, after)]
+        assert errors[1] < 0.5 * errors[0]
+        assert words.startswith("feedback from held-out labels, 1,000 rows")
+
+    def test_torchmetrics(self, monkeypatch, capsys):
+        lines = framework_example(monkeypatch, capsys, "torchmetrics", "torchmetrics_metric")
+        assert lines == ["F1 0.533, ECE 0.1273", "the same to the bit: True"]
+
+    def test_evaluate(self, tmp_path, monkeypatch, capsys):
+        evaluate = pytest.importorskip("evaluate")
+        monkeypatch.setattr(evaluate.config, "HF_MODULES_CACHE", str(tmp_path))
+        monkeypatch.setattr(evaluate.config, "HF_METRICS_CACHE", tmp_path)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        numbers, verdict = framework_example(monkeypatch, capsys, "evaluate", "evaluate_metric")
+        assert numbers == "accuracy 90.9%, ECE 8.1%"
+        assert verdict.startswith("Overconfident: it says 99.00 %")
+
+    def test_mlflow(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "false")  # put back afterwards
+        mlflow = pytest.importorskip("mlflow")
+        before = mlflow.get_tracking_uri()
+        try:
+            runs = tmp_path / "runs"
+            lines = framework_example(monkeypatch, capsys, "mlflow", "mlflow_report", runs)
+        finally:
+            mlflow.set_tracking_uri(before)
+        assert lines[-1].startswith("Overconfident")
+        (page,) = tmp_path.rglob("too-sharp.report.html")
+        assert "Overconfident" in page.read_text()
+
+
+def test_harness_samples(monkeypatch, capsys):
+    program(monkeypatch, "harness_samples")
+    shape, verdict = capsys.readouterr().out.splitlines()
+    assert shape == "samples_pretended: probabilities (2000, 5)"
+    assert verdict.startswith("Overconfident: it says 83.16 %")

@@ -155,8 +155,41 @@ def test_the_monitor_is_as_good_as_its_page_says():
     assert all(row["high"] <= measured["alpha"] for row in ours)
 
 
+def test_trust():
+    """With digits; the numbers in the comments are those that come out."""
+    made = executed("docs/trust.md")
+    assert made["sets"].measure(made["new"], made["truth"])["coverage"] > 0.87
+    assert made["answering"].found_
+    assert len(made["lines"]) == 2
+
+
 def test_training():
     assert len(executed("docs/train.md")["history"]) == 3
+
+
+@pytest.mark.slow
+def test_deploying(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.chdir(tmp_path)
+    made = executed("docs/deploy.md")
+    images = made["images"]
+    expected = made["model"](images).detach()
+    assert made["again"](images).equal(expected)
+    assert made["program"].module()(images).equal(expected)
+    np.testing.assert_allclose(made["logits"], expected, atol=1e-4)
+    assert set(made["about"]) == {"maccal", "calibration", "weights_sha256"}
+    files = {path.name for path in (tmp_path / "out").iterdir()}
+    assert files == {"model.safetensors", "card.json", "README.md", "model.onnx"}
+
+
+@pytest.mark.slow
+def test_frameworks(tmp_path, monkeypatch, vision):
+    pytest.importorskip("torchmetrics")
+    monkeypatch.chdir(tmp_path)
+    made = executed("docs/frameworks.md")
+    assert made["numbers"]["ece"].item() == pytest.approx(0.4)
+    assert made["probs"].shape == (1, 3)
+    assert made["per_pixel"].shape == (2, 8, 8)
 
 
 @pytest.mark.slow
@@ -171,6 +204,7 @@ def test_every_page_with_code_is_run():
     run = {
         "README.md",
         *(f"docs/{name}.md" for name in ("metrics", "calibrate", "posthoc", "monitor", "train")),
+        *(f"docs/{name}.md" for name in ("deploy", "frameworks", "trust")),
     }
     with_code = {
         page.relative_to(ROOT).as_posix() for page in PAGES if "```python" in page.read_text()

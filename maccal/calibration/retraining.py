@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from rich.progress import track
 from torch import Tensor, nn
 
 from maccal.calibration.feedback import Feedback
@@ -24,6 +23,7 @@ from maccal.calibration.live import Rows, Table
 from maccal.calibration.solving import scale_to
 from maccal.calibration.stage2 import Stage2
 from maccal.features.table import Standard
+from maccal.progress import track
 
 # what heads that train together may differ in
 OWN = ("adapt", "eta", "eta_init", "eta_final", "q0", "gamma")

@@ -42,18 +42,20 @@ class Stage2:
     # the classifier as trained, or random weights, as in the paper; auto: as trained, where it is
     # known and the new head is linear too
     start: Literal["auto", "trained", "fresh"] = "auto"
-    # None: 40 for a fresh head; from the trained classifier 5, fewer for more than 50,000 rows
+    # unset: 40 for a fresh head; from the trained classifier 5, fewer for more than 50,000 rows
     epochs: int | None = None
-    batch_size: int = 128
-    lr: float | None = None  # None: 0.1 for a fresh head, 0.0003 from the trained classifier
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    schedule: Literal["cosine", "constant"] = "cosine"  # the paper: constant
-    # None is a linear head; the paper: a bottleneck, which costs accuracy with many classes
+    batch_size: int = 128  # rows per step
+    lr: float | None = None  # unset: 0.1 for a fresh head, else 0.0003
+    momentum: float = 0.9  # share of the last step that goes on in the next
+    weight_decay: float = 5e-4  # on every weight of the head
+    # of the learning rate; the paper: constant
+    schedule: Literal["cosine", "constant"] = "cosine"
+    # width of a bottleneck, as in the paper, which costs accuracy with many classes; unset is a
+    # linear head
     hidden: int | None = None
     # divide the features by one common scale; the paper: raw features
     standardise: bool = True
-    # subtract their mean too; None: for a fresh head, where they are standardised
+    # subtract their mean too; unset: for a fresh head, where they are standardised
     centre: bool | None = None
     # when masks are drawn anew; Algorithm 1 says every batch, the text every epoch. None: every
     # batch, but every epoch for "regrow", whose weights need the time
@@ -67,15 +69,15 @@ class Stage2:
     # the weights used at inference: keep x W, W, or those of the last mask
     inference: Literal["expected", "dense", "last"] = "expected"
     # what Eq. 12 moves; as printed it is the retention, which runs away. solved: no steps, keep is
-    # where confidence meets its target. None: solved from the trained classifier, else sparsity
+    # where confidence meets its target. unset: solved from the trained classifier, else sparsity
     adapt: Literal["solved", "sparsity", "retention", "none"] | None = None
     # whose Conf and Acc Eq. 12 compares: those of the head as it would be used, on held-out or
     # (deployed) on training rows, or those of the masked training passes; auto is held-out where
     # there are such rows, else deployed
     statistics: Literal["auto", "held-out", "deployed", "masked"] = "auto"
     eta: Literal["decay", "static"] = "decay"  # Eq. 13, or eta_init throughout
-    eta_init: float = 0.1
-    eta_final: float = 0.001
+    eta_init: float = 0.1  # step of keep in the first epoch
+    eta_final: float = 0.001  # step of keep in the last epoch
     q0: float = 0.5  # keep in the first epoch
     # about the accuracy on unseen rows over that in training; used where no unseen rows are at hand
     gamma: float = 0.97

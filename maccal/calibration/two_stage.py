@@ -19,7 +19,6 @@ from math import isfinite
 from typing import TypeAlias
 
 import torch
-from rich.progress import track
 from torch import Tensor, nn
 
 from maccal.calibration.feedback import Feedback, feedback_of
@@ -33,6 +32,7 @@ from maccal.features.table import FeatureTable, Standard, exact_device
 from maccal.methods.losses import cross_entropy
 from maccal.metrics.inputs import Array
 from maccal.models import Net
+from maccal.progress import track
 from maccal.training import Diverged, History
 
 Batches: TypeAlias = Iterator[tuple[Tensor, Tensor]]  # of features and labels

@@ -1,19 +1,19 @@
 """The verb `maccal calibrate`: a run, a file of features, or a model of one's own."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tyro
-from rich.console import Console
-from rich.text import Text
 
 from maccal.calibration.registry import CALIBRATORS, calibrator_of
 from maccal.calibration.stage2 import PRESETS, Stage2
 from maccal.cli.flags import refuse
 from maccal.cli.jobs import Done, Settings, calibrate_file, calibrate_model
+from maccal.cli.output import answer, note, tell
 from maccal.cli.printing import compact, show_run
 from maccal.runs import calibrate_run, read_config
 from maccal.runs.config import RunFeedback
@@ -46,7 +46,8 @@ def calibrate(
         preset: a named reading of MaC-Cal, whose choices are then shown below: default; paper, the
             equations as printed, which listen to the training rows; or a row of Table 5, vanilla,
             masked, restricted, restructured, static or decaying, each also with -regrow.
-        accuracy: on unseen data, where it is known and no held-out labels are given. Not of a run.
+        accuracy: share of unseen rows that the classifier gets right, 0 to 1, where it is known
+            and no held-out labels are given. Not of a run.
         head: name of the model's classifier, where it cannot be found.
         cache: folder for the model's features, so that they are extracted once.
         feedback: of a run: from the held-out labels of its data set (the default), from views of
@@ -55,7 +56,7 @@ def calibrate(
         root: folder with the data sets, of a run.
         device: such as cuda, of a run or a model; else where the model is, or the processor.
         config: the choices of stage II.
-        seed: of weights, masks and order; by default 1. A run has its own.
+        seed: number that settles weights, masks and order; by default 1. A run has its own.
         out: folder for <name>.head.safetensors, <name>.history.json and, with test rows,
             <name>.report.html; by default this one. Not of a run, whose files go beside it.
     """
@@ -95,6 +96,11 @@ def calibrate(
         return
     refuse("a file of features, only to a model", head=head, cache=cache, device=device)
     show(calibrate_file(Path(source), settings))
+
+
+def calibrate_of(words: Sequence[str]) -> Callable[..., None]:
+    """The verb for a command line, whose preset settles the choices that its help shows."""
+    return partial(calibrate, config=usual_choices(words))
 
 
 def usual_choices(words: Sequence[str]) -> Stage2:
@@ -139,18 +145,17 @@ def refuse_gamma(config: Any, where: str) -> None:
 
 def show(done: Done) -> None:
     """The numbers before and after, what the new classifier aimed at, and the files."""
-    console = Console()
     if done.models:
-        console.print(compact(done.models), "")
+        tell(compact(done.models), "")
     last = done.history[-1]
     if "keep" in last:
         aim = f"confidence {last['confidence']:.2%}, wanted {last['target']:.2%}"
         words = f"keeps {last['keep']:.1%} of its weights in training; {aim}"
     else:
         words = f"has the temperature {last['temperature']:.4f}"
-    console.print(Text(f"the new classifier {words}"))
-    console.print(Text(done.feedback))
-    for file in done.files:
-        console.print(Text(f"wrote {file}"))
-    if done.report is not None:
-        console.print(Text(f"wrote {done.report}"))
+    tell(f"the new classifier {words}", done.feedback)
+    files = [*done.files, *([] if done.report is None else [done.report])]
+    rows = [model.row.content for model in done.models]
+    answer({"models": rows, "last": last, "feedback": done.feedback, "files": files})
+    for file in files:
+        note(f"wrote {file}")

@@ -1,15 +1,14 @@
 """The verb `maccal monitor`: a deployed model watched, batch by batch."""
 
-import json as json_text
 from pathlib import Path
 from typing import Any
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from maccal.cli.flags import refuse
+from maccal.cli.output import answer, note, tell
 from maccal.cli.printing import right_aligned
 from maccal.evaluation.tables import Kind
 from maccal.io import FileError, write
@@ -37,7 +36,6 @@ def monitor(
     name: str | None = None,
     kind: Kind | None = None,
     page: Path | None = None,
-    json: bool = False,
 ) -> None:
     """Watch a deployed model: add batches of predictions, labels as they come, and see alarms.
 
@@ -58,7 +56,6 @@ def monitor(
         name: of the batch or labels, to tell them from others that are equal.
         kind: which to use where a file has both logits and probs.
         page: write the course over time to this .html file.
-        json: print the numbers as JSON instead of a table.
     """
     if new:
         watch = made(folder, reference, kind, alpha, tolerance, least_accuracy, bins)
@@ -77,7 +74,10 @@ def monitor(
     found = watch.standing()
     if page is not None:
         write(page, monitor_page(watch, folder.resolve().name))
-    show_standing(found, page, as_json=json)
+    show_standing(found)
+    answer(found.values())
+    if page is not None:
+        note(f"page: {page}")
     if found.fired:
         raise SystemExit(FIRED)
 
@@ -154,19 +154,12 @@ class Changes:
             watch.label(ids, labels, time=self.time, name=self.name)
 
 
-def show_standing(found: Standing, page: Path | None, *, as_json: bool) -> None:
-    if as_json:
-        print(json_text.dumps(found.values(), indent=1, allow_nan=False))
-        return
-    console = Console()
-    console.print(Text(counts(found)), soft_wrap=True)
+def show_standing(found: Standing) -> None:
+    tell(counts(found))
     if found.known is not None or found.expected is not None:
-        console.print(number_table(found), "")
+        tell(number_table(found), "")
     for alarm, words in zip(found.alarms, found.words(), strict=True):
-        style = "bold" if alarm.fired_at else ""
-        console.print(Text(words, style=style), soft_wrap=True)
-    if page is not None:
-        console.print(Text(f"page: {page}"), soft_wrap=True)
+        tell(Text(words, style="bold" if alarm.fired_at else ""))
 
 
 def counts(found: Standing) -> str:

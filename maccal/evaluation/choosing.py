@@ -23,6 +23,7 @@ from maccal.calibration.posthoc import FAMILY
 from maccal.calibration.posthoc.inputs import Inputs, fit_inputs, shares
 from maccal.metrics import Difference, Summary, compare, summary
 from maccal.metrics.arguments import check_count
+from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array
 from maccal.metrics.resampling import LEVEL
 from maccal.metrics.summaries import probability
@@ -59,6 +60,7 @@ def compare_calibrators(
     labels: Array,
     *,
     inputs: Inputs = "logits",
+    classes: Classes | None = None,
     z: Array | None = None,
     names: Sequence[str] = tuple(FAMILY),
     folds: int = 5,
@@ -67,6 +69,8 @@ def compare_calibrators(
     seed: int = 0,
 ) -> Choice:
     """Cross-fit these calibrators of FAMILY, and MaC-Cal on features z, and say which to use.
+
+    Labels may be names where `classes` has them in the order of the columns.
 
     >>> rng = np.random.default_rng(0)
     >>> labels = rng.integers(3, size=600)
@@ -78,7 +82,7 @@ def compare_calibrators(
     if unknown or not names:
         found = f"no calibrator {unknown[0]!r}" if unknown else "no calibrator is named"
         raise ValueError(f"{found}; the calibrators are {', '.join(FAMILY)}")
-    numbers, codes = fit_inputs(logits, labels, inputs)
+    numbers, codes = fit_inputs(logits, labels, inputs, classes)
     values, y = numbers.numpy(), codes.numpy()
     features = None if z is None else checked_features(z, len(y))
     folds = check_count(folds, "folds", least=2, most=len(y) // 2)

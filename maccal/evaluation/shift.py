@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.progress import track
 from torch import nn
 
 from maccal.data import Split
@@ -27,6 +26,7 @@ from maccal.data.split import subset
 from maccal.distributed import my_rank
 from maccal.io import FileError
 from maccal.metrics import Bins, nll, top_label
+from maccal.progress import track
 from maccal.training import predict
 
 Cell = tuple[str, int]  # a corruption and its severity
@@ -145,7 +145,7 @@ def measured(
     losses: dict[Cell, float] = {}
     quiet = not progress or my_rank()[0] > 0
     total = len(kinds) * len(severities)
-    for cell, split in track(images, "corruptions", total=total, disable=quiet, transient=True):
+    for cell, split in track(images, "corruptions", total=total, disable=quiet):
         logits = predict(network, split.images, pixels)
         sums[cell] = Bins.of(*top_label(logits.double().softmax(1), split.labels))
         losses[cell] = nll(logits=logits, labels=split.labels)

@@ -29,7 +29,14 @@ except ImportError:  # installed without a C compiler
 
 BLOCK = 1 << 20  # elements read at a time: 4 MB of float32, so that a second look finds it in cache
 STRETCH = 32_000  # elements of a vector at a time: from 32,768 on torch uses its thread pool
+ONE_SCORE = "for a binary score s call binary_summary, or pass the two columns (1 - s, s)"
 SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}  # float32 and float64 rows: 1e-3
+ROUNDED = 0.1  # a row whose sum is off by less was probably rounded
+
+# What to do instead, where the mistake is a common one
+BINARY = "for a binary score s pass the two columns (1 - s, s)"
+NAMED = "pass classes=[...] with the names in the order of the columns"
+NORMALISE = "divide each row by its sum: normalise=True, --normalise on the command line"
 
 
 def like(result: Tensor, source: Array) -> Same:
@@ -68,12 +75,12 @@ def matrix(values: Any, name: str) -> Tensor:
     """An N x K floating-point tensor with N >= 1 and K >= 2; the values are not looked at."""
     tensor = as_tensor(values, name)
     if tensor.ndim != 2:
-        hint = "; for a binary score s pass the two columns (1 - s, s)" if tensor.ndim == 1 else ""
+        hint = f"; {ONE_SCORE}" if tensor.ndim == 1 else ""
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected (rows, classes){hint}")
     if tensor.shape[0] == 0:
         raise ValueError(f"{name} is empty: there are no rows to measure")
     if tensor.shape[1] < 2:
-        raise ValueError(f"{name} has one column; expected a column for each class, at least two")
+        raise ValueError(f"{name} has one column; expected one for each class; {ONE_SCORE}")
     if not tensor.is_floating_point():
         raise ValueError(f"{name} has dtype {tensor.dtype}; expected floating point")
     return tensor.contiguous()
@@ -85,7 +92,7 @@ def check_labels(labels: Any, predictions: Tensor) -> Tensor:
     As int64, on the device of the predictions.
     """
     rows, classes = predictions.shape
-    tensor = as_tensor(labels, "labels")
+    tensor = label_tensor(labels)
     check_label_shape(tensor, rows, classes)
     if tensor.is_floating_point() or tensor.dtype == torch.bool:
         expected = "expected integer class indices: labels.astype(int)"
@@ -101,9 +108,32 @@ def check_labels(labels: Any, predictions: Tensor) -> Tensor:
     return tensor
 
 
+def label_tensor(labels: Array) -> Tensor:
+    """The labels as numbers; of names, ValueError that says how to pass them."""
+    try:
+        return as_tensor(labels, "labels")
+    except ValueError:
+        name = first_name(labels)
+        if name is None:
+            raise
+        raise ValueError(f"labels are names, such as {name!r}; {NAMED}") from None
+
+
+def first_name(labels: Array) -> str | None:
+    """The first label, if it is text."""
+    try:
+        label = next(iter(labels), None)
+    except TypeError:
+        return None
+    return str(label) if isinstance(label, str) else None
+
+
 def check_label_shape(labels: Tensor, rows: int, classes: int) -> None:
     shape = tuple(labels.shape)
     if shape == (rows, classes):
+        if bool((labels.sum(1) != 1).any()):
+            fix = "several labels per row are measured by multilabel_summary(probs, labels)"
+            raise ValueError(f"labels have shape {shape} and are not one-hot; {fix}")
         fix = "pass class indices: labels.argmax(1)"
         raise ValueError(f"labels have shape {shape}, as if one-hot; {fix}")
     if labels.ndim != 1:
@@ -182,11 +212,16 @@ def row_error(row: Tensor, index: int) -> ValueError:
         return not_finite("probs", row, index)
     low = float(row.min())
     high = float(row.max())
+    total = float(row.sum(dtype=torch.float64))
+    if low >= 0 and abs(total - 100) < 100 * ROUNDED:
+        seen = f"probs row {index} sums to {total:.6g}: these look like percentages"
+        return ValueError(f"{seen}; {NORMALISE}")
     if low < 0 or high > 1.5:
         seen = f"probs row {index} ranges from {low:.4g} to {high:.4g}"
         return ValueError(f"{seen}: these look like logits; pass logits=..., or softmax(logits)")
-    total = float(row.sum(dtype=torch.float64))
     fix = "pass softmax probabilities, or logits=... for logits"
+    if abs(total - 1) < ROUNDED:
+        fix = f"if they were rounded, {NORMALISE}"
     return ValueError(f"probs row {index} sums to {total:.6g}, not 1; {fix}")
 
 

@@ -30,7 +30,7 @@ CIFARS = ("cifar10", "cifar100")  # whose corruptions are published
 
 
 def ood_run(
-    folder: Path,
+    folder: Path | str,
     sets: Sequence[str],
     root: Path | str | None = None,
     *,
@@ -74,7 +74,7 @@ def size_of(images: Tensor) -> str:
 
 
 def shift_run(
-    folder: Path,
+    folder: Path | str,
     root: Path | str | None = None,
     *,
     published: bool | None = None,
@@ -101,7 +101,7 @@ def shift_run(
     return published_shift(network, len(data.classes), root, pixels, **choices)
 
 
-def extend_row(folder: Path, **parts: Mapping[str, Any]) -> Path:
+def extend_row(folder: Path | str, **parts: Mapping[str, Any]) -> Path:
     """Put "ood" and "shift" numbers into the run's row.json, which keeps all else.
 
     A part that is there is replaced whole.
@@ -109,6 +109,7 @@ def extend_row(folder: Path, **parts: Mapping[str, Any]) -> Path:
     for name in parts:
         if name not in PARTS:
             raise ValueError(f"no part {name!r} of a row; the parts are {', '.join(PARTS)}")
+    folder = Path(folder)
     with held(folder):
         row = replace(run_of(folder)[1], **plain_parts(parts))
         return write_row(folder / "row.json", row)

@@ -23,7 +23,9 @@ from maccal.runs.second import Batches
 RATIOS = tuple(ratio / 10 for ratio in range(10))  # of weights masked, in Fig. 1
 
 
-def motivation_run(folder: Path, root: Path | None = None, *, rows: int = 1000) -> dict[str, Any]:
+def motivation_run(
+    folder: Path | str, root: Path | str | None = None, *, rows: int = 1000
+) -> dict[str, Any]:
     """Map, angles and curve of its logits and, of a linear head as trained, what masks do to it."""
     config = read_config(folder)
     said = predictions_of(folder)
@@ -42,7 +44,9 @@ def motivation_run(folder: Path, root: Path | None = None, *, rows: int = 1000) 
     assert data.train is not None
     pixels = PIXELS[config.data]
     network = load_run(folder, len(data.classes))
-    train = extract(network, Batches(data.train, pixels), head="head", cache=folder / "features")
+    train = extract(
+        network, Batches(data.train, pixels), head="head", cache=Path(folder) / "features"
+    )
     test = extract(network, Batches(data.test, pixels), head="head")
     head = network.head
     start = (head.weight.detach(), head.bias.detach())

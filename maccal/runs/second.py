@@ -46,10 +46,10 @@ class Batches:
 
 
 def calibrate_run(
-    folder: Path,
+    folder: Path | str,
     config: Config | None = None,
     *,
-    root: Path | None = None,
+    root: Path | str | None = None,
     device: torch.device | str = "cpu",
     progress: bool = False,
     **changes: Any,
@@ -59,6 +59,7 @@ def calibrate_run(
     `changes` are those of the config: method, stage2 and feedback. By default MaC-Cal, with
     feedback from the held-out labels of the data set. Vanilla and maccal are `maccal` for short.
     """
+    folder = Path(folder)
     before = read_config(folder)
     if before.stage2 is not None:
         raise FileError(folder, "is calibrated already; pass the run that it was made from")

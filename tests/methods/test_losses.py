@@ -444,8 +444,8 @@ def test_wrong_labels_raise(case, labels):
 
 @each
 def test_unknown_options_raise(case):
-    with pytest.raises(KeyError):
-        value(case, draw(), reduction="none")
+    with pytest.raises(ValueError, match="no reduction 'median'; they are mean, sum, none"):
+        value(case, draw(), reduction="median")
 
 
 # Memory

@@ -118,7 +118,7 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
         "2",
     )
     run = tmp_path / "runs" / "digits.400-resnet8,epochs=3-vanilla-s2"
-    assert f"wrote runs/{run.name}" in capsys.readouterr().out
+    assert f"wrote runs/{run.name}" in capsys.readouterr().err
     assert read_config(run).limit == 400
     assert read_config(run).recipe.epochs == 3
     assert not read_config(run).recipe.flip  # the data set's own recipe

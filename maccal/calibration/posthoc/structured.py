@@ -26,6 +26,7 @@ from torch import Tensor
 from maccal.calibration.posthoc.inputs import Inputs, back, fit_inputs, fitted, new_inputs, scores
 from maccal.calibration.posthoc.logistic import Kind, identity, optimum, penalties, problem_of
 from maccal.calibration.posthoc.one_number import exact_temperature
+from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array, Same
 
 
@@ -54,6 +55,7 @@ class StructuredVectorScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
     """A factor and a bias per class, held near one temperature (SVS).
 
     inputs     "logits", or "probs" for probabilities
+    classes    names of the columns, where labels are names
     strength   of the regularisation; 1 is the authors' choice
 
     Fitted: temperature_, scale_ and bias_ (K numbers each, after the temperature), n_rows_,
@@ -75,13 +77,16 @@ class StructuredVectorScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
     bias_: np.ndarray
     n_rows_: int
 
-    def __init__(self, *, inputs: Inputs = "logits", strength: float = 1.0) -> None:
+    def __init__(
+        self, *, inputs: Inputs = "logits", classes: Classes | None = None, strength: float = 1.0
+    ) -> None:
         self.inputs = inputs
+        self.classes = classes
         self.strength = strength
 
     def fit(self, logits: Array, labels: Array) -> "StructuredVectorScaling":
         """Find the temperature, and the map after it; ValueError without a best temperature."""
-        numbers, codes = fit_inputs(logits, labels, self.inputs)
+        numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         x = scores(numbers, self.inputs)
         self.temperature_, (self.scale_, self.bias_) = fit_structured(
             "vector", x, codes, self.strength
@@ -95,7 +100,7 @@ class StructuredVectorScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
-        return back(self._mapped(logits).argmax(1), logits)
+        return predicted(self, back(self._mapped(logits).argmax(1), logits))
 
     def _mapped(self, logits: Array) -> Tensor:
         x = scores(new_inputs(self, logits), self.inputs)
@@ -107,6 +112,7 @@ class StructuredMatrixScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
     """A matrix and a bias, held near one temperature (SMS).
 
     inputs     "logits", or "probs" for probabilities
+    classes    names of the columns, where labels are names
     strength   of the regularisation; 1 is the authors' choice
 
     Fitted: temperature_, weight_ (K x K) and bias_ (K), after the temperature; n_rows_, classes_,
@@ -127,13 +133,16 @@ class StructuredMatrixScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
     bias_: np.ndarray
     n_rows_: int
 
-    def __init__(self, *, inputs: Inputs = "logits", strength: float = 1.0) -> None:
+    def __init__(
+        self, *, inputs: Inputs = "logits", classes: Classes | None = None, strength: float = 1.0
+    ) -> None:
         self.inputs = inputs
+        self.classes = classes
         self.strength = strength
 
     def fit(self, logits: Array, labels: Array) -> "StructuredMatrixScaling":
         """Find the temperature, and the map after it; ValueError without a best temperature."""
-        numbers, codes = fit_inputs(logits, labels, self.inputs)
+        numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         x = scores(numbers, self.inputs)
         self.temperature_, theta = fit_structured("matrix", x, codes, self.strength)
         self.weight_, self.bias_ = theta[:, :-1].copy(), theta[:, -1].copy()
@@ -146,7 +155,7 @@ class StructuredMatrixScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
-        return back(self._mapped(logits).argmax(1), logits)
+        return predicted(self, back(self._mapped(logits).argmax(1), logits))
 
     def _mapped(self, logits: Array) -> Tensor:
         x = scores(new_inputs(self, logits), self.inputs)
