@@ -12,7 +12,6 @@ file the quality stays: the other rows are kept. Writes results/posthoc.json and
 """
 
 import argparse
-
 import json
 import logging
 import statistics
