@@ -180,6 +180,21 @@ def test_dirichlet_strengths():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("size", [1e-3, 1.0, 100.0, 1e4])
+@pytest.mark.parametrize("row", [StructuredMatrixScaling, DirichletCalibration])
+def test_large_matrices_of_odd_sizes_of_logits(row, size):
+    """Almost flat, or so sure that most probabilities are 0 in float32; a class that never is."""
+    rng = np.random.default_rng(0)
+    labels = rng.permutation(np.arange(300) % 30)
+    logits = rng.normal(size=(300, 30)) + 3 * np.eye(30)[labels]
+    logits[:, 29] -= 5
+    model = row() if row is StructuredMatrixScaling else row(off_diagonal=30 * 29.0)
+    found = model.fit(size * logits, labels).predict_proba(size * logits)
+    assert np.isfinite(found).all()
+    assert np.allclose(found.sum(1), 1)
+
+
+@pytest.mark.slow
 def test_dirichlet_with_more_numbers_than_rows():
     """Weak holds would tell the rows apart; the path from the hardest hold on stops before."""
     rng = np.random.default_rng(0)
