@@ -125,7 +125,14 @@ def test_posthoc():
     rng = np.random.default_rng(0)
     labels = rng.integers(4, size=1200)
     logits = 2 * rng.normal(size=(1200, 4)) + 4 * np.eye(4)[labels]
-    made = executed("docs/posthoc.md", logits=logits, labels=labels, new_logits=logits)
+    made = executed(
+        "docs/posthoc.md",
+        logits=logits,
+        labels=labels,
+        new_logits=logits,
+        view_logits=logits,
+        train_logits=logits,
+    )
     assert made["model"].weight_.shape == (4, 4)
     assert np.allclose(made["probs"].sum(1), 1)
 

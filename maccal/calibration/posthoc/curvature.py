@@ -100,7 +100,9 @@ def weighted_products(features: Tensor, weight: Tensor) -> Tensor:
         rows = weight.topk(min(len(features), len(weight))).indices
     rows = rows[:: 1 + len(rows) // MOST]
     some = features[:, rows] * weight[rows].sqrt()
-    share = float(weight.sum(dtype=torch.float64)) / float(weight[rows].sum(dtype=torch.float64))
+    told = float(weight[rows].sum(dtype=torch.float64))
+    # a class that is out of the question in every row tells nothing
+    share = float(weight.sum(dtype=torch.float64)) / told if told > 0 else 0.0
     return (some @ some.T).double() * (share / len(weight))
 
 

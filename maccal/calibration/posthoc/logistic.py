@@ -146,6 +146,8 @@ def descend(
             return theta, True
         way = -quasi_newton(slope, past, solve)
         length, new_value, new_slope = stepped(look, theta, way, value, slope)
+        if length == 0:
+            return theta, False
         move, turn = length * way, new_slope - slope
         if float((move * turn).sum()) > 0:
             past.append((move, turn))
@@ -158,7 +160,7 @@ def stepped(
 ) -> tuple[float, float, Tensor]:
     """How far to go this way: all of it, or half, or half of that; value and slope there.
 
-    A step whose gain is lost in rounding is judged by the slope at its end.
+    Nowhere, if no step can be seen to go down. A step whose gain is lost in rounding is judged by the slope at its end.
     """
     down = float((slope * way).sum())
     length = 1.0
@@ -170,7 +172,7 @@ def stepped(
         if lower or (near and float((new_slope * way).sum()) <= -0.5 * down):
             return length, new_value, new_slope
         length /= 2
-    raise NoOptimum("the value cannot be made smaller, and its slope is not 0")
+    return 0.0, value, slope
 
 
 def quasi_newton(slope: Tensor, past: Past, solve: Solve) -> Tensor:

@@ -179,6 +179,34 @@ def test_dirichlet_strengths():
         DirichletCalibration(off_diagonal=-1.0).fit(LOGITS, LABELS)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1e-3, 1.0, 100.0, 1e4])
+@pytest.mark.parametrize("row", [StructuredMatrixScaling, DirichletCalibration])
+def test_large_matrices_of_odd_sizes_of_logits(row, size):
+    """Almost flat, or so sure that most probabilities are 0 in float32; a class that never is."""
+    rng = np.random.default_rng(0)
+    labels = rng.permutation(np.arange(300) % 30)
+    logits = rng.normal(size=(300, 30)) + 3 * np.eye(30)[labels]
+    logits[:, 29] -= 5
+    model = row() if row is StructuredMatrixScaling else row(off_diagonal=30 * 29.0)
+    found = model.fit(size * logits, labels).predict_proba(size * logits)
+    assert np.isfinite(found).all()
+    assert np.allclose(found.sum(1), 1)
+
+
+@pytest.mark.slow
+def test_dirichlet_with_more_numbers_than_rows():
+    """Weak holds would tell the rows apart; the path from the hardest hold on stops before."""
+    rng = np.random.default_rng(0)
+    labels = rng.permutation(np.arange(1600) % 50)
+    logits = 2 * rng.normal(size=(1600, 50)) + 3 * np.eye(50)[labels]
+    model = DirichletCalibration().fit(logits[:800], labels[:800])
+    assert model.off_diagonal_ >= 0.01 * 50 * 49
+    held_out = model.predict_proba(logits[800:])[np.arange(800), labels[800:]]
+    plain = torch.tensor(logits[800:]).softmax(1).numpy()[np.arange(800), labels[800:]]
+    assert -np.log(held_out).mean() < -np.log(plain).mean()
+
+
 @pytest.mark.parametrize("row", [StructuredVectorScaling, StructuredMatrixScaling])
 def test_structured_limits(row):
     """Held hard: the temperature, but for the share of a uniform guess. Held weakly: free."""
