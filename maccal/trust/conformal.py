@@ -25,7 +25,7 @@ from sklearn.base import BaseEstimator
 
 from maccal.caution import warn
 from maccal.metrics.arguments import check_count, shortened
-from maccal.metrics.inputs import Array, blocks, check_labels, check_probs
+from maccal.metrics.inputs import Array, Same, blocks, check_labels, check_probs
 from maccal.trust.scores import METHODS, Method, Scoring
 from maccal.trust.sets import SetSummary, set_summary
 
@@ -96,7 +96,7 @@ class ConformalSets(BaseEstimator):  # type: ignore[misc]
         self._warn_of_few(len(y), share)
         return self
 
-    def predict(self, probs: Array) -> Array:
+    def predict(self, probs: Array) -> Same:
         """N x K booleans: which classes are in the set of each row."""
         if not hasattr(self, "thresholds_"):
             raise ValueError("these ConformalSets are not fitted yet: call fit(probs, labels)")

@@ -29,7 +29,7 @@ from sklearn.base import BaseEstimator
 
 from maccal.metrics.arguments import check_count, shortened
 from maccal.metrics.counts import chance_of_fewer, clopper_pearson, rate_bound
-from maccal.metrics.inputs import Array, as_tensor, check_probs, top_label
+from maccal.metrics.inputs import Array, Same, as_tensor, check_probs, top_label
 from maccal.metrics.listing import Column, Listing
 from maccal.metrics.resampling import LEVEL
 from maccal.metrics.summaries import show
@@ -48,8 +48,8 @@ COLUMNS = (
 class Answers(NamedTuple):
     """Labels, -1 where abstaining, and the mask of the rows that are not answered."""
 
-    labels: Array
-    abstained: Array
+    labels: Same
+    abstained: Same
 
 
 class AbstainingClassifier(BaseEstimator):  # type: ignore[misc]
