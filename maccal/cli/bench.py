@@ -70,7 +70,8 @@ def bench(
     Args:
         grids: table1, ood, combine, cost, ablation, shift, mixup, gamma, sparsity, motivation,
             networks, or all.
-        scale: paper is the paper's protocol; cpu the same grid on subsets with a small network.
+        scale: paper is the paper's protocol; full the same grid with a small network, trained on
+            all images for minutes; cpu on subsets, with the recorded rows' earlier settings.
         seeds: numbers; every run is made with each; a scale may have methods with the first alone.
         show_plan: say what is there, what is missing and what it will cost, and make nothing.
         executor: processes on this machine, or a Ray cluster.
