@@ -160,7 +160,8 @@ def stepped(
 ) -> tuple[float, float, Tensor]:
     """How far to go this way: all of it, or half, or half of that; value and slope there.
 
-    Nowhere, if no step can be seen to go down. A step whose gain is lost in rounding is judged by the slope at its end.
+    Nowhere, if no step can be seen to go down. A step whose gain is lost in rounding is judged by
+    the slope at its end.
     """
     down = float((slope * way).sum())
     length = 1.0
