@@ -37,7 +37,8 @@ def page(name: str, book: Book) -> str:
         for key in shown:
             line = book.get(setting, key)
             if line:
-                lines.append(f"| {key} | {words(line)} |")
+                said = f" ({', '.join(line.made.said)})" if line.made.said else ""
+                lines.append(f"| {key}{said} | {words(line)} |")
         parts += [f"{setting.title}, {setting.model}:", "", *HEAD, *lines, ""]
     seeds = sorted(set().union(*(line.runs for line in book.lines)))
     note = (

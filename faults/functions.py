@@ -335,6 +335,7 @@ QUIET = {
     "Features": "a record",
     "Interval": "a record",
     "Metric": "a record",
+    "Monitor": "a state: damage.py; its doors are those of metrics",
     "Split": "a record",
     "Summary": "a record",
     "Worst": "a record",

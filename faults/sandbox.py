@@ -21,6 +21,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,10 @@ def warm() -> None:
     import torch
     import torch._dynamo  # which every optimiser imports
 
-    import maccal.cli.main  # noqa: F401
+    from maccal.cli.verbs import VERBS
+
+    for verb in VERBS.values():
+        import_module(verb.home.partition(":")[0])
 
     mpl.use("agg")
     torch.set_num_threads(1)

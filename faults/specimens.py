@@ -194,6 +194,22 @@ def head(folder: Path) -> object:
     return text(repr(layers), *layers.state_dict().values())
 
 
+def make_monitor(folder: Path) -> None:
+    """A state of two batches, with labels and without, and labels that came late."""
+    rng = np.random.default_rng(3)
+    p = rng.uniform(0.6, 1, 90)
+    probs = np.stack([p, 1 - p], 1)
+    labels = (rng.random(90) > p).astype(int)
+    watch = maccal.Monitor.create(folder / "state", probs=probs[:30], labels=labels[:30])
+    watch.add(probs[30:60], labels[30:60], time="2026-03-01")
+    watch.add(probs[60:], ids=range(60, 90), time="2026-03-02")
+    watch.label(range(60, 80), labels[60:80], time="2026-03-03")
+
+
+def monitor(folder: Path) -> object:
+    return repr(maccal.Monitor.open(folder / "state").standing().values())
+
+
 def make_feature_file(folder: Path) -> None:
     rng = np.random.default_rng(0)
     parts: dict[str, Any] = {}
@@ -367,6 +383,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "training": make_checkpoint,
     "features": make_features,
     "head": make_head,
+    "monitor": make_monitor,
     "feature file": make_feature_file,
     "predictions": make_predictions,
     "cifar": make_cifar,
@@ -391,6 +408,8 @@ FORMATS = (
     Format("extraction.json", "extracted", "extraction.json", calibrate, share=0.25),
     Format("features of a cache", "features", "cache/*", features),
     Format("rows.jsonl", "rows", "rows.jsonl", report, share=0.25),
+    Format("monitor event", "monitor", "state/events/*", monitor),
+    Format("monitor settings.json", "monitor", "state/settings.json", monitor, share=0.5),
     Format("features.npz", "feature file", "mine.npz", feature_file, share=0.5),
     Format("predictions .npz", "predictions", "mine.npz", predictions("mine.npz")),
     Format("predictions .npz, compressed", "predictions", "packed.npz", predictions("packed.npz")),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         save_head,
     )
     from maccal.data import DATASETS, load
+    from maccal.deployment import card, export_onnx, load_calibrated, save_calibrated
     from maccal.evaluation import Predictions, compare_calibrators, read
     from maccal.features import Features, extract, find_head
     from maccal.methods import METHODS, method
@@ -39,28 +40,37 @@ if TYPE_CHECKING:
         Bins,
         Stream,
         Summary,
+        binary_summary,
         bootstrap,
+        by_class,
+        by_group,
         compare,
+        multilabel_summary,
         softmax,
         summary,
         top_label,
     )
     from maccal.models import MODELS, build
+    from maccal.monitoring import Monitor
     from maccal.report import reliability
     from maccal.training import Recipe, fit
+    from maccal.trust import AbstainingClassifier, ConformalSets, set_summary
 
 __all__ = [
     "DATASETS",
     "METHODS",
     "MODELS",
+    "AbstainingClassifier",
     "BetaCalibration",
     "Bins",
+    "ConformalSets",
     "DirichletCalibration",
     "EnsembleTemperatureScaling",
     "Features",
     "HistogramCalibration",
     "IsotonicCalibration",
     "MaCCalClassifier",
+    "Monitor",
     "Predictions",
     "Recipe",
     "SplineCalibration",
@@ -72,22 +82,31 @@ __all__ = [
     "TemperatureScaling",
     "VectorScaling",
     "VennAbersCalibration",
+    "binary_summary",
     "bootstrap",
     "build",
+    "by_class",
+    "by_group",
     "calibrate",
     "calibrate_head",
     "calibrate_heads",
+    "card",
     "compare",
     "compare_calibrators",
+    "export_onnx",
     "extract",
     "find_head",
     "fit",
     "load",
+    "load_calibrated",
     "load_head",
     "method",
+    "multilabel_summary",
     "read",
     "reliability",
+    "save_calibrated",
     "save_head",
+    "set_summary",
     "softmax",
     "summary",
     "top_label",
@@ -116,6 +135,7 @@ HOMES = {
         "save_head",
     ),
     "data": ("DATASETS", "load"),
+    "deployment": ("card", "export_onnx", "load_calibrated", "save_calibrated"),
     "evaluation": ("Predictions", "compare_calibrators", "read"),
     "features": ("Features", "extract", "find_head"),
     "methods": ("METHODS", "method"),
@@ -123,15 +143,21 @@ HOMES = {
         "Bins",
         "Stream",
         "Summary",
+        "binary_summary",
         "bootstrap",
+        "by_class",
+        "by_group",
         "compare",
+        "multilabel_summary",
         "softmax",
         "summary",
         "top_label",
     ),
     "models": ("MODELS", "build"),
+    "monitoring": ("Monitor",),
     "report": ("reliability",),
     "training": ("Recipe", "fit"),
+    "trust": ("AbstainingClassifier", "ConformalSets", "set_summary"),
 }
 __getattr__ = on_demand(__name__, HOMES)
 

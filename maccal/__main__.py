@@ -6,7 +6,6 @@ The command line, which ends in one line on Ctrl-C even while it is still being 
 import os
 import signal
 import sys
-from importlib.metadata import version
 from types import FrameType
 
 
@@ -25,15 +24,12 @@ def main() -> None:
     usual = signal.getsignal(signal.SIGINT)
     if usual is signal.default_int_handler:  # else whoever started us wants it so
         signal.signal(signal.SIGINT, leave)
-    if sys.argv[1:] in (["--version"], ["-V"]):
-        print(f"maccal {version('maccal')}")
-        return
-    if sys.argv[1:2] == ["report"]:
-        from maccal.cli.report import main as run
-    else:
-        from maccal.cli.main import main as run
-    signal.signal(signal.SIGINT, usual)
-    run()
+    from maccal.cli.main import main as run
+
+    def imported() -> None:
+        signal.signal(signal.SIGINT, usual)
+
+    run(imported)
 
 
 if __name__ == "__main__":

@@ -91,6 +91,20 @@ def browser():
         browser.close()
 
 
+# The torchvision wheel does not import without two operators that only its CUDA build declares.
+@pytest.fixture(scope="session")
+def vision():
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    try:
+        for op in ("nms", "qnms"):
+            library.define(f"{op}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    except RuntimeError:  # declared already
+        pass
+    pytest.importorskip("torchvision")
+    yield
+    del library
+
+
 # what a test needs, by the fixtures that it uses
 MARKED_BY_FIXTURE = {"browser": "browser", "real": "data", "shared": "data"}
 

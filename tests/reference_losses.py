@@ -140,7 +140,7 @@ def kernel_calibration_error(logits, labels, form="weighted"):
     return math.sqrt(max(square, 0.0) + 1e-10)
 
 
-def mmce(logits, labels, weight=2.0, form="weighted"):
+def mmce(logits, labels, weight=2.0, form="as coded"):
     return cross_entropy(logits, labels) + weight * kernel_calibration_error(logits, labels, form)
 
 

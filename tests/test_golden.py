@@ -96,7 +96,8 @@ def row(folder):
     """A calibrated network on 320 digits: the numbers of its row."""
     from maccal.runs import Config, make_run
 
-    config = Config("digits", "resnet8", "maccal", 1, 320, RECIPE, stage2=mc.Stage2(epochs=4))
+    head = mc.Stage2(start="fresh", epochs=4)
+    config = Config("digits", "resnet8", "maccal", 1, 320, RECIPE, stage2=head)
     return steady(json.loads((make_run(config, runs=folder) / "row.json").read_text()))
 
 

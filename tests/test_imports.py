@@ -21,37 +21,46 @@ ROOMS = {
     "lazy": "",
     "plugins": "",
     "caution": "",
+    "progress": "",
     "io": "errors locks files formats",
     "distributed": "",
-    "metrics": "arguments inputs binning bins miscalibration softmaxes temperature scores ranking"
-    " resampling summaries sketch streaming paired",
+    "metrics": "arguments inputs given binning bins miscalibration softmaxes temperature scores"
+    " ranking resampling notebooks summaries counts listing groups binary multilabel sketch"
+    " streaming paired",
+    "trust": "scores sets conformal selective",
     "data": "split"
     " download.sources download.archives download.transfer download.verified download.sets download"
-    " corruptions.blurs corruptions.weather corruptions.digital corruptions.registry corruptions"
+    " corruptions.blurs corruptions.weather corruptions.digital corruptions.registry"
+    " corruptions.stored corruptions"
     " readers.pickles readers.matlab readers.cifar readers.cifar_c readers.svhn readers.tiny"
     " readers.digits readers",
     "models": "net resnet densenet",
     "training": "recipe precision checkpoint objective prediction steps progress loop",
-    "methods": "losses.entropy losses.margins losses.focal losses.pairs losses.mixing losses"
-    " mixing plp balcal registry",
+    "methods": "losses.rows losses.entropy losses.margins losses.focal losses.pairs"
+    " losses.mixing losses mixing plp balcal registry",
     "features": "batches fingerprints mapped cache lookup table running layers classifiers finding"
     " taps extraction sampling views",
-    "calibration": "solving stage2 feedback looks heads task retraining mac_cal"
+    "calibration": "solving stage2 live feedback looks heads task retraining mac_cal"
     " posthoc.inputs posthoc.one_number posthoc.temperature posthoc.ensemble"
     " posthoc.nearby posthoc.curvature posthoc.logistic"
     " posthoc.vector posthoc.structured posthoc.dirichlet posthoc.one_vs_rest posthoc.beta"
     " posthoc.isotonic posthoc.histogram posthoc.spline posthoc.venn_abers posthoc.family posthoc"
     " temperature scalings tst two_stage registry model logistic estimator",
-    "evaluation": "typed provenance checks older row arrays tables parquet predictions evaluated"
-    " ood shift masks pace choosing",
-    "runs": "config folder state history ending second making beyond motivation",
-    "bench": "paper titles grids executors lines contrasts standing judging claims",
-    "report": "look diagrams keep page figures.selection figures.drawing figures.methods"
+    "evaluation": "typed provenance checks older row arrays packed tables records harness parquet"
+    " predictions evaluated ood shift masks pace choosing tasks trusting",
+    "monitoring": "wealth cells settings alarms expected events told replay store measured standing"
+    " periods monitor files",
+    "deployment": "facts onnx saved cards",
+    "runs": "config naming folder state history ending second making beyond motivation",
+    "bench": "paper titles readings grids executors lines contrasts standing judging comparing"
+    " ablations sweeps costs claims",
+    "report": "look notebooks diagrams keep page figures.selection figures.drawing figures.methods"
     " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
-    " figures.sparsity figures.motivation figures.before_after figures evaluation cells tables"
-    " board leaderboard",
-    "cli": "failures flags features_file printing jobs data bench report demo evaluate compare"
-    " calibrate train main",
+    " figures.sparsity figures.scheme figures.motivation figures.before_after figures"
+    " evaluation sections course monitor cells tables board leaderboard",
+    "integrations": "",
+    "cli": "failures flags verbs output parsing reading features_file printing tasks jobs data"
+    " bench report demo evaluate compare trust monitor calibrate train main",
 }
 ENDS = ("maccal", "maccal.__main__")
 

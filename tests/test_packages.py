@@ -6,6 +6,7 @@ environment of the tests: torch is not downloaded again. About half a minute of 
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,9 +20,11 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PROJECT = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
 BUILT = {".so", ".pyd"}  # made by the compiler, not by us
 SOURCES = {".c", ".h"}  # in the sdist alone
+# what serves the repository itself, and what setuptools adds
+NOT_PACKED = {".ci/run", ".gitignore"}
+ADDED = {"PKG-INFO", "setup.cfg", "maccal.egg-info/SOURCES.txt"}
 
 pytestmark = pytest.mark.slow
 
@@ -41,13 +44,27 @@ def run(*command, cwd, **more):
     return done.stdout
 
 
+def repository():
+    """Names of the files that belong to the project.
+
+    As git knows them; in an unpacked sdist, which has no git, as its own list has them.
+    """
+    listing = ROOT / "maccal.egg-info" / "SOURCES.txt"
+    if (ROOT / ".git").exists():
+        command = ["ls-files", "--cached", "--others", "--exclude-standard"]
+        names = run("git", *command, cwd=ROOT).splitlines()
+    else:
+        names = listing.read_text().splitlines()
+    kept = {name for name in names if (ROOT / name).is_file()}
+    return kept - ADDED
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A copy of what a package is made from, without anything compiled."""
+    """A copy of the project, without anything that was compiled."""
     folder = tmp_path_factory.mktemp("project")
-    leave_out = shutil.ignore_patterns("__pycache__", *(f"*{suffix}" for suffix in BUILT))
-    shutil.copytree(ROOT / "maccal", folder / "maccal", ignore=leave_out)
-    for name in PROJECT:
+    for name in repository():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     return folder
 
@@ -93,10 +110,87 @@ def test_the_wheel_has_every_file_and_the_compiled_loops(project, wheel):
     assert kernels.startswith("maccal/metrics/_kernels")
 
 
-def test_the_sdist_has_every_file_and_the_sources_in_c(project, sdist):
+def test_the_wheel_serves_every_later_python(wheel):
+    """Compiled against the limited API: one wheel, one module, for 3.10 and what follows."""
+    assert "-cp310-abi3-" in wheel.name
+    with zipfile.ZipFile(wheel) as archive:
+        (kernels,) = of_suffix(archive.namelist(), BUILT)
+    assert kernels == "maccal/metrics/_kernels.abi3.so"
+
+
+def test_the_sdist_has_the_project_and_nothing_else(sdist):
     with tarfile.open(sdist) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
-    assert files_of(project) | set(PROJECT) <= names
+        files = [member.name for member in archive.getmembers() if member.isfile()]
+    names = {name.partition("/")[2] for name in files}
+    assert names == (repository() - NOT_PACKED) | ADDED
+
+
+def test_links_of_the_package_page_lead_out(sdist):
+    """A page of a package index has no folder docs/ beside it."""
+    with tarfile.open(sdist) as archive:
+        (name,) = [name for name in archive.getnames() if name.count("/") == 1 and "PKG" in name]
+        page = archive.extractfile(name).read().decode()
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)\s]+)\)", page)
+    assert len(links) > 10
+    assert all(target.startswith(("https://", "#")) for _, target in links)
+    pictures = [target for mark, target in links if mark]
+    assert pictures == ["https://github.com/maccal/maccal/raw/main/docs/reliability.png"]
+
+
+TWINS = """
+import importlib.util, sys
+from setuptools import Distribution
+from setuptools.command.build_ext import build_ext
+import setup
+
+limited = sys.argv[1] == "limited"
+extension = setup.KERNELS
+assert extension.py_limited_api and extension.define_macros
+if not limited:
+    extension.py_limited_api = False
+    extension.define_macros = []
+extension.optional = False
+command = build_ext(Distribution({"ext_modules": [extension]}))
+command.build_temp, command.build_lib = sys.argv[2], sys.argv[2]
+command.ensure_finalized()
+command.run()
+
+import numpy as np
+name, file = "_kernels", command.get_ext_fullpath(extension.name)
+spec = importlib.util.spec_from_file_location(name, file)
+kernels = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(kernels)
+rng = np.random.default_rng(0)
+for kind in (np.float32, np.float64):
+    logits = rng.normal(size=(500, 37)).astype(kind) * 3
+    labels = rng.integers(37, size=500)
+    probs = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    outputs = [np.zeros(500, kind), np.zeros(500, bool), np.zeros(500, kind), np.zeros(500, kind)]
+    wide = kind is np.float64
+    address = [array.ctypes.data for array in (probs, labels, *outputs)]
+    kernels.scan(wide, *address[:2], 500, 37, *address[2:])
+    most = logits.max(1)
+    sums = [np.zeros(500), np.zeros(500)]
+    address = [array.ctypes.data for array in (logits, most, labels, *sums)]
+    kernels.scores(wide, *address[:3], 500, 37, 0.7, *address[3:])
+    for array in (*outputs, *sums):
+        print(array.tobytes().hex())
+"""
+
+
+def test_the_limited_api_changes_no_bit(project, tmp_path):
+    """The kernels with and without it, on the same rows."""
+    printed = []
+    for kind in ("limited", "whole"):
+        folder = tmp_path / kind
+        words = ["-c", TWINS, kind, folder]
+        printed.append(run(sys.executable, *words, cwd=project))
+        (file,) = folder.rglob("_kernels*.so")
+        assert (".abi3." in file.name) == (kind == "limited")
+    lines = [[line for line in text.splitlines() if len(line) >= 1000] for text in printed]
+    assert lines[0] == lines[1]
+    assert len(lines[0]) == 12
+    assert all(set(line) != {"0"} for line in lines[0])
 
 
 SMOKE = """

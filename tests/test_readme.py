@@ -3,6 +3,7 @@ lead somewhere.
 """
 
 import importlib
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -136,8 +137,67 @@ def test_posthoc():
     assert np.allclose(made["probs"].sum(1), 1)
 
 
+def test_monitoring(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    watch = executed("docs/monitor.md")["watch"]
+    (written,) = blocks("docs/monitor.md", "text")
+    same_but_for_rounding(capsys.readouterr().out, written)
+    assert watch.standing().fired
+
+
+def test_the_monitor_is_as_good_as_its_page_says():
+    measured = json.loads((ROOT / "results" / "monitor.json").read_text())
+    text = (ROOT / "docs" / "monitor.md").read_text()
+    share = {row["name"]: row["share"] for row in measured["false_alarms"]}
+    assert f"in {share['test for one look, peeking']:.0%}".replace("%", " %") in text
+    assert f"the calibration alarm in {100 * share['calibration']:.1f} %" in text
+    real = {(row["corruption"], row["severity"]): row for row in measured["real"]}
+    fog, noise = real["fog", 3], real["gaussian_noise", 1]
+    assert fog["calibration"] is None
+    assert f"noticed after {fog['drift']} images" in text
+    promised, had = 100 * noise["expected"], 100 * noise["accuracy"]
+    assert f"promised {promised:.1f} % and had {had:.1f} %" in text
+    alarms = ("calibration", "accuracy", "drift")
+    ours = [row for row in measured["false_alarms"] if row["name"].startswith(alarms)]
+    assert len(ours) == 5
+    assert all(row["high"] <= measured["alpha"] for row in ours)
+
+
+def test_trust():
+    """With digits; the numbers in the comments are those that come out."""
+    made = executed("docs/trust.md")
+    assert made["sets"].measure(made["new"], made["truth"])["coverage"] > 0.87
+    assert made["answering"].found_
+    assert len(made["lines"]) == 2
+
+
 def test_training():
     assert len(executed("docs/train.md")["history"]) == 3
+
+
+@pytest.mark.slow
+def test_deploying(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.chdir(tmp_path)
+    made = executed("docs/deploy.md")
+    images = made["images"]
+    expected = made["model"](images).detach()
+    assert made["again"](images).equal(expected)
+    assert made["program"].module()(images).equal(expected)
+    np.testing.assert_allclose(made["logits"], expected, atol=1e-4)
+    assert set(made["about"]) == {"maccal", "calibration", "weights_sha256"}
+    files = {path.name for path in (tmp_path / "out").iterdir()}
+    assert files == {"model.safetensors", "card.json", "README.md", "model.onnx"}
+
+
+@pytest.mark.slow
+def test_frameworks(tmp_path, monkeypatch, vision):
+    pytest.importorskip("torchmetrics")
+    monkeypatch.chdir(tmp_path)
+    made = executed("docs/frameworks.md")
+    assert made["numbers"]["ece"].item() == pytest.approx(0.4)
+    assert made["probs"].shape == (1, 3)
+    assert made["per_pixel"].shape == (2, 8, 8)
 
 
 @pytest.mark.slow
@@ -151,7 +211,8 @@ def test_drawing(tmp_path, monkeypatch):
 def test_every_page_with_code_is_run():
     run = {
         "README.md",
-        *(f"docs/{name}.md" for name in ("metrics", "calibrate", "posthoc", "train")),
+        *(f"docs/{name}.md" for name in ("metrics", "calibrate", "posthoc", "monitor", "train")),
+        *(f"docs/{name}.md" for name in ("deploy", "frameworks", "trust")),
     }
     with_code = {
         page.relative_to(ROOT).as_posix() for page in PAGES if "```python" in page.read_text()
@@ -192,6 +253,8 @@ def test_a_broken_link_is_noticed(tmp_path):
 def leads_nowhere(path):
     """Whether a dotted name is neither a module nor an attribute of one."""
     names = path.split(".")
+    if names[:2] == ["maccal", "integrations"]:  # found, not imported: frameworks take seconds
+        return importlib.util.find_spec(path) is None
     found = importlib.import_module(names[0])
     for depth, name in enumerate(names[1:], 2):
         if not hasattr(found, name):
@@ -211,3 +274,4 @@ def test_import_paths_are_those_of_the_rooms(page):
     paths = {path for path in paths if not path.endswith((".md", ".py", ".npz"))}
     assert {path for path in paths if leads_nowhere(path)} == set()
     assert leads_nowhere("maccal.evaluation.rows")
+    assert leads_nowhere("maccal.integrations.nothing")

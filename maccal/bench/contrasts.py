@@ -57,12 +57,17 @@ def contrast(first: Sequence[Line], second: Sequence[Line], key: str = "ece") ->
     differences = []
     for seed in seeds:
         differences.append(fmean(a[seed] - b[seed] for a, b in pairs))
-    if len(seeds) > 1:
-        error = stdev(differences) / math.sqrt(len(seeds))
-    else:
-        error = sampling_error([line.runs[seeds[0]] for line in both], key) / len(pairs)
+    error = sampling_error([line.runs[seeds[0]] for line in both], key) / len(pairs)
     alike = key == "ece" and all(line.calibrated for line in both)
-    return against_zero(fmean(differences), error, len(seeds), alike)
+    return seed_test(differences, error, alike)
+
+
+def seed_test(differences: Sequence[float], error: float, alike: bool = False) -> Contrast:
+    """The test of one difference per seed; `error` is that of a single one."""
+    count = len(differences)
+    if count > 1:
+        error = stdev(differences) / math.sqrt(count)
+    return against_zero(fmean(differences), error, count, alike)
 
 
 def sampling_error(rows: Sequence[Row], key: str) -> float:
@@ -91,7 +96,4 @@ def against_zero(mean: float, error: float, count: int, alike: bool = False) -> 
 
 def paired(differences: Sequence[float]) -> Contrast | None:
     """The test of one number per seed; None of fewer than two."""
-    count = len(differences)
-    if count < 2:
-        return None
-    return against_zero(fmean(differences), stdev(differences) / math.sqrt(count), count)
+    return seed_test(differences, math.nan) if len(differences) > 1 else None

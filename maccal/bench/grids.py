@@ -21,7 +21,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from maccal.calibration.stage2 import ABLATION, Stage2
+from maccal.bench.readings import BESIDE, EARLIER
+from maccal.calibration.stage2 import ABLATION, BOTTLENECK, READINGS, Stage2
 from maccal.evaluation.row import Row, read_row
 from maccal.io import FileError, read_json
 from maccal.methods.registry import COMBINATIONS, EVERY
@@ -34,6 +35,9 @@ Extra = Literal["ood", "shift", "motivation"]
 Rows = Mapping[str, Row]  # by name
 ERROR = "error 1"
 NOTHING: Rows = {}
+FIRST_SEED = 1
+# the methods whose spread over seeds is worth its time where time is short
+SEEDED = ("vanilla", "mixup", "mit", "plp", "balcal", "tst", "vtst", "temperature", "maccal")
 SENSITIVITY = ("vanilla", "plp", "tst", "vtst", "balcal", "maccal")  # of Table 2
 ALPHAS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 GAMMAS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.99)
@@ -47,7 +51,15 @@ class Scale:
     limits: Mapping[str, int | None]
     recipes: Mapping[str, Recipe]
     alphas: tuple[float, ...] = ALPHAS
-    shifted: int | None = None  # test images that are corrupted; None is all
+    # test images that are corrupted, None is all; rows recorded with fewer stay valid and say so
+    shifted: int | None = None
+    # by data set the methods that have more seeds than the first; None: all methods, everywhere
+    more_seeds: Mapping[str, tuple[str, ...]] | None = None
+    # the paper's own networks, tried on CIFAR-10, and how each trains
+    trials: Mapping[str, Recipe] = field(default_factory=dict)
+    # by method, the settings or choices of its runs where these are not the method's own
+    own: Mapping[str, Any] = field(default_factory=dict)
+    readings: bool = True  # whether other readings of a method are run beside it
 
     @property
     def main(self) -> str:
@@ -59,19 +71,38 @@ class Scale:
         """The network of the ablation and of the gamma figure."""
         return self.networks["cifar100"][-1]
 
+    def has(self, config: Config) -> bool:
+        """Whether a run is made: with the first seed all of them.
+
+        With others those methods alone that have more, as they are by themselves or as printed, and
+        on the networks of the tables.
+        """
+        if self.more_seeds is None or config.seed == FIRST_SEED:
+            return True
+        usual = not config.changes or config.stage2 == Stage2.paper()
+        named = config.method in self.more_seeds.get(config.data, ())
+        return usual and named and config.model in self.networks[config.data]
+
 
 FOUR = ("resnet50", "resnet110", "wrn26_10", "densenet121")
+# epochs of all 45,000 images that two cores train in about an hour, by the networks' arithmetic
+HOUR = {"resnet50": 5, "resnet110": 2, "wrn26_10": 1, "densenet121": 4}
 QUICK = Recipe(epochs=9, schedule="cosine", padding=0, flip=False, watch=100)
 SCALES: Mapping[str, Scale] = {
     "paper": Scale(
-        {"cifar10": FOUR, "cifar100": FOUR, "tiny-imagenet": ("resnet50_tiny",)}, {}, RECIPES
+        {"cifar10": FOUR, "cifar100": FOUR, "tiny-imagenet": ("resnet50_tiny",)},
+        {},
+        RECIPES,
+        trials=dict.fromkeys(FOUR, RECIPES["cifar10"]),
     ),
     "cpu": Scale(
         {"cifar10": ("resnet10",), "cifar100": ("resnet10",)},
         {"cifar10": 10_000, "cifar100": 20_000},
         {"cifar10": QUICK, "cifar100": replace(QUICK, epochs=13)},
         alphas=(0.2, 1.0, 5.0),
-        shifted=500,
+        shifted=2_000,  # the recorded rows have 500
+        own=EARLIER,
+        readings=False,
     ),
 }
 
@@ -132,17 +163,42 @@ class Grid:
         self.scale = scale
         self.seed = seed
 
-    def job(self, data: str, model: str, method: str, *extras: Extra, **changes: Any) -> Job:
+    def job(
+        self,
+        data: str,
+        model: str,
+        method: str,
+        *extras: Extra,
+        recipe: Recipe | None = None,
+        **changes: Any,
+    ) -> Job:
         config = Config(
             data,
             model,
             method,
             self.seed,
             self.scale.limits.get(data),
-            self.scale.recipes[data],
+            recipe or self.scale.recipes[data],
             **changes,
         )
+        own = self.scale.own
+        config = replace(
+            config,
+            settings={**own.get(config.plan.first, {}), **config.settings},
+            stage2=config.stage2 or own.get(config.plan.second or ""),
+        )
         return Job(config.planned(), frozenset(extras))
+
+    def every(
+        self, data: str, model: str, method: str, *extras: Extra, **changes: Any
+    ) -> list[Job]:
+        """The run, and those of other readings of its method, where the scale has them."""
+        found = [self.job(data, model, method, *extras, **changes)]
+        plan = found[0].config.plan
+        beside = BESIDE.get(plan.second or plan.first)
+        if self.scale.readings and beside is not None:
+            found.append(self.job(data, model, method, *extras, **{**changes, **beside}))
+        return found
 
     def everywhere(
         self, methods: Sequence[str], *extras: Extra, sets: Sequence[str] | None = None
@@ -150,7 +206,7 @@ class Grid:
         found = []
         for data in sets or self.scale.networks:
             for model, name in product(self.scale.networks[data], methods):
-                found.append(self.job(data, model, name, *extras))
+                found += self.every(data, model, name, *extras)
         return found
 
 
@@ -158,9 +214,15 @@ CIFARS = ("cifar10", "cifar100")
 
 
 def ablation(grid: Grid) -> list[Job]:
-    jobs = [grid.job(data, grid.scale.last, "vanilla") for data in CIFARS]
-    # the last: all steps but the restructured head
-    heads = [*(Stage2.ablation(row) for row in ABLATION), Stage2()]
+    """Table 5 under each reading of its masks, and all steps but the restructured head."""
+    jobs = []
+    for data in CIFARS:
+        jobs.append(grid.job(data, grid.scale.last, "vanilla"))
+        jobs += grid.every(data, grid.scale.last, "maccal")
+    readings = READINGS if grid.scale.readings else READINGS[:1]
+    heads = [Stage2(start="fresh")]
+    for row, reading in product(ABLATION, readings):
+        heads.append(Stage2.ablation(row, reading))
     for data, head in product(CIFARS, heads):
         jobs.append(grid.job(data, grid.scale.last, "maccal", stage2=head))
     return jobs
@@ -169,21 +231,42 @@ def ablation(grid: Grid) -> list[Job]:
 def mixup(grid: Grid) -> list[Job]:
     found = []
     for alpha, name in product(grid.scale.alphas, ("mixup", "mit", "mixup+maccal")):
-        found.append(grid.job("cifar10", grid.scale.main, name, settings={"alpha": alpha}))
+        found += grid.every("cifar10", grid.scale.main, name, settings={"alpha": alpha})
     return found
 
 
 def gamma(grid: Grid) -> list[Job]:
     """Feedback from the training rows, without held-out labels: there alone gamma matters.
 
-    From mixed images it needs none.
+    From changed images it needs none.
     """
-    heads = [Stage2(statistics="deployed", gamma=value) for value in GAMMAS]
-    jobs = [
-        grid.job("cifar100", grid.scale.last, "maccal", stage2=head, feedback="training")
-        for head in heads
-    ]
-    return jobs + [grid.job(data, grid.scale.last, "maccal", feedback="mixed") for data in CIFARS]
+    own = grid.scale.own.get("maccal", Stage2())
+    sets = CIFARS if grid.scale.readings else ("cifar100",)
+    heads = [own, Stage2(hidden=BOTTLENECK)] if grid.scale.readings else [own]
+    feedbacks = ("mixed", "views") if grid.scale.readings else ("mixed",)
+    jobs = []
+    for data, head, value in product(sets, heads, GAMMAS):
+        told = replace(head, statistics="deployed", gamma=value)
+        jobs.append(grid.job(data, grid.scale.last, "maccal", stage2=told, feedback="training"))
+    for data, feedback in product(CIFARS, feedbacks):
+        jobs.append(grid.job(data, grid.scale.last, "maccal", feedback=feedback))
+    return jobs
+
+
+def motivation(grid: Grid) -> list[Job]:
+    found = []
+    for name in ("vanilla", "maccal"):
+        found += grid.every("cifar10", grid.scale.main, name, "motivation")
+    return found
+
+
+def networks(grid: Grid) -> list[Job]:
+    """The paper's own networks, end to end: as trained, with a temperature, with MaC-Cal."""
+    found = []
+    trials = product(grid.scale.trials.items(), ("vanilla", "temperature", "maccal"))
+    for (model, recipe), name in trials:
+        found += grid.every("cifar10", model, name, recipe=recipe)
+    return found
 
 
 GRIDS: Mapping[str, Callable[[Grid], list[Job]]] = {
@@ -198,9 +281,8 @@ GRIDS: Mapping[str, Callable[[Grid], list[Job]]] = {
     "mixup": mixup,
     "gamma": gamma,
     "sparsity": lambda grid: grid.everywhere(["maccal"]),
-    "motivation": lambda grid: [
-        grid.job("cifar10", grid.scale.main, name, "motivation") for name in ("vanilla", "maccal")
-    ],
+    "motivation": motivation,
+    "networks": networks,
 }
 
 
@@ -215,7 +297,7 @@ def jobs(names: str | Sequence[str], scale: str, seeds: Sequence[int]) -> list[J
     grids = [Grid(SCALES[scale], seed) for seed in seeds]
     wanted: list[Job] = []
     for grid, key in product(grids, GRIDS if "all" in keys else keys):
-        wanted += GRIDS[key](grid)
+        wanted += [job for job in GRIDS[key](grid) if grid.scale.has(job.config)]
     merged: dict[str, Job] = {}
     for job in [Job(job.first) for job in wanted] + wanted:
         before = merged.get(job.config.name, job)

@@ -1,8 +1,8 @@
 """How a claim is judged: by real differences, never by bare ones.
 
 A claim about several comparisons holds where each of them is real, and does not hold where one is
-real in the other direction, at a level divided by their number. It is "not measured" while runs are
-missing that could refute it.
+real in the other direction, at a level divided by their number. It is "not judged" while runs are
+missing that could refute it, and the evidence says which.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,8 @@ from maccal.bench.contrasts import LEVEL, Contrast
 from maccal.bench.paper import TITLES
 from maccal.bench.titles import chance, counted, points, title
 
-Verdict = Literal["holds", "does not hold", "cannot be told", "not measured"]
+Verdict = Literal["holds", "does not hold", "cannot be told", "not judged"]
+ORDER: tuple[Verdict, ...] = ("does not hold", "not judged", "cannot be told", "holds")
 Found = Mapping[str, Contrast | None]
 
 
@@ -36,7 +37,7 @@ def judged(found: Found, wanted: int, better: int = -1) -> Verdict:
     if any(one.p_value <= LEVEL / len(found) for one in against):
         return "does not hold"
     if len(found) < wanted or not found:
-        return "not measured"
+        return "not judged"
     return "holds" if len(real) == len(found) and not against else "cannot be told"
 
 
@@ -45,6 +46,19 @@ def within(low: float, high: float, most: float) -> Verdict:
     if high <= most:
         return "holds"
     return "does not hold" if low > most else "cannot be told"
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Of several that must all hold.
+
+    >>> worst(["holds", "cannot be told"]), worst(["does not hold", "not judged"]), worst([])
+    ('cannot be told', 'does not hold', 'not judged')
+    """
+    found = set(verdicts)
+    for verdict in ORDER:
+        if verdict in found:
+            return verdict
+    return "not judged"
 
 
 def shown(found: Contrast | None) -> str:

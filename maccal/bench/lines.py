@@ -20,6 +20,15 @@ from typing import Any, NamedTuple
 from maccal.bench.titles import set_title, title
 from maccal.evaluation.row import Ran, Row, worded
 
+# by method, what rows say of the way that was its own before its defaults changed (readings.py)
+EARLIER: Mapping[str, tuple[str, ...]] = {
+    "maccal": ("start=fresh",),
+    "tst": ("as_in_maccal",),
+    "vtst": ("as_in_maccal",),
+    "mmce": ("form=weighted",),
+}
+NONE: Mapping[str, tuple[str, ...]] = {}
+
 
 class Setting(NamedTuple):
     """Where a method was tried: data set, how many of its training images (0 is all), network."""
@@ -39,12 +48,16 @@ class Setting(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """A method as it was run: both stages, each with what is not as it has it by itself."""
+    """A method as it was run: both stages, each with what is not as it has it by itself.
+
+    `said` is what its title says beside, and its name does not: it stands for the method itself.
+    """
 
     first: str
     second: str | None
     changed: tuple[str, ...] = ()
     recalibrated: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
 
     @property
     def stage1(self) -> str:
@@ -73,7 +86,8 @@ class Variant(NamedTuple):
         stages = (self.first, self.second)
         if self.second is not None and self.first == "vanilla":
             stages = (self.second, None)
-        words = [change.replace("_", " ") for change in (*self.changed, *self.recalibrated)]
+        told = (*self.changed, *self.recalibrated, *self.said)
+        words = [change.replace("_", " ") for change in told]
         return "\n".join([title(*stages), ", ".join(words)]).strip()
 
 
@@ -91,10 +105,15 @@ class Line:
 
     @property
     def ran(self) -> Ran:
-        """What its runs say of themselves; they differ in the seed alone."""
+        """What its runs say of themselves; they differ in the seed alone.
+
+        What stands for the method itself is not among the changes.
+        """
         found = next(iter(self.runs.values())).ran
         assert found is not None
-        return found
+        known = {word.partition("=")[0] for word in self.made.said}
+        left = [change for change in found.changes if change.partition(".")[2] not in known]
+        return replace(found, changes=tuple(left))
 
     @property
     def method(self) -> str:
@@ -252,12 +271,14 @@ def by_name(row: Row) -> str:
 def gathered(rows: Sequence[Row]) -> Runs:
     """The rows of runs by setting, variant and seed."""
     usual = usual_recipes(rows)
+    earlier = earlier_ways(rows)
     found: Runs = {}
     for row in sorted(rows, key=by_name):
         if row.ran is None:
             continue
         setting = setting_of(row.ran)
-        runs = found.setdefault((setting, variant_of(row.ran, usual[setting])), {})
+        made = variant_of(row.ran, usual[setting], earlier.get(setting, NONE))
+        runs = found.setdefault((setting, made), {})
         before = runs.setdefault(row.ran.seed, row)
         if before != row:
             raise ValueError(
@@ -270,14 +291,48 @@ def setting_of(ran: Ran) -> Setting:
     return Setting(ran.data, ran.limit or 0, ran.model)
 
 
-def variant_of(ran: Ran, usual: Mapping[str, Any]) -> Variant:
-    """The method as it was run; a recipe that is not the usual one there is a change too."""
+def variant_of(
+    ran: Ran, usual: Mapping[str, Any], earlier: Mapping[str, tuple[str, ...]] = NONE
+) -> Variant:
+    """The method as it was run; a recipe that is not the usual one there is a change too.
+
+    `earlier` has the words that are no change there, by method.
+    """
     other = []
     for key, value in ran.recipe.items():
         if key != "precision" and value != usual.get(key, value):
             other.append(worded(key, value))
-    changed = (*other, *ran.words("settings"))
-    return Variant(ran.first, ran.second, changed, tuple(ran.words("calibration")))
+    said: list[str] = []
+    parts = []
+    for method, stage in ((ran.first, "settings"), (ran.second or "", "calibration")):
+        words = ran.words(stage)
+        known = [word for word in words if word in earlier.get(method, ())]
+        parts.append([word for word in words if word not in known])
+        said += known
+    return Variant(ran.first, ran.second, (*other, *parts[0]), tuple(parts[1]), tuple(said))
+
+
+def earlier_ways(rows: Sequence[Row]) -> dict[Setting, dict[str, tuple[str, ...]]]:
+    """By setting, the methods that were not run there as they are by themselves today.
+
+    What was their own way when the rows were made then stands for them: its words.
+    """
+    own: set[tuple[Setting, str]] = set()
+    before: set[tuple[Setting, str]] = set()
+    for row in rows:
+        if row.ran is None:
+            continue
+        setting = setting_of(row.ran)
+        for method, stage in ((row.ran.first, "settings"), (row.ran.second or "", "calibration")):
+            words = row.ran.words(stage)
+            if method in EARLIER and not words:
+                own.add((setting, method))
+            if method in EARLIER and set(words) >= set(EARLIER[method]):
+                before.add((setting, method))
+    found: dict[Setting, dict[str, tuple[str, ...]]] = {}
+    for setting, method in before - own:
+        found.setdefault(setting, {})[method] = EARLIER[method]
+    return found
 
 
 def usual_recipes(rows: Sequence[Row]) -> dict[Setting, Mapping[str, Any]]:

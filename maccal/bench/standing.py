@@ -1,27 +1,36 @@
-"""Where MaC-Cal stands among the methods: mean ECE and mean rank, and the paper's.
+"""Where MaC-Cal stands among the methods: mean ECE and mean rank with intervals, and the paper's.
 
-standing(rows)     of every method that is measured wherever MaC-Cal is
+standing(rows)     of every method that is measured wherever the methods are compared
+
+An interval is of 10,000 draws in which every method's mean in every setting is drawn from its own
+law: Student's over its seeds, or with one seed the normal law of its bootstrap interval.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
+from statistics import fmean, stdev
 
 import numpy as np
 
 from maccal.bench import paper
+from maccal.bench.contrasts import sampling_error
 from maccal.bench.lines import Book, Line, Rows, Setting, average
 from maccal.bench.paper import TITLES
 
 OURS = "maccal"
+DRAWS = 10_000
+BESIDE = ("vanilla", OURS)  # where there are no others, nothing is compared
+Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Mean ECE as a fraction, and mean rank; None where there is none.
+    """Mean ECE as a fraction, and mean rank, with 95 % intervals; None where there is none.
 
     `temperature` is the mean ECE of the yardstick, which has no rank. The paper's are of the same
-    networks where it has them, else of its own networks on these data sets.
+    networks where it has them, else of its own networks on these data sets. `apart` are settings
+    with one seed, or with few methods: they are not averaged with the others.
     """
 
     ece: float | None = None
@@ -30,32 +39,77 @@ class Standing:
     paper_rank: float | None = None
     temperature: float | None = None
     settings: Sequence[Setting] = ()
+    apart: Sequence[Setting] = ()
     eces: Mapping[str, float] = field(default_factory=dict)  # by method
     ranks: Mapping[str, float] = field(default_factory=dict)
+    ece_intervals: Mapping[str, Interval] = field(default_factory=dict)
+    rank_intervals: Mapping[str, Interval] = field(default_factory=dict)
+    seeds: Mapping[str, int] = field(default_factory=dict)  # the fewest in a setting
 
 
 def standing(rows: Rows) -> Standing:
-    """Of every method measured wherever MaC-Cal is."""
+    """Of every method measured wherever the methods are compared."""
     book = Book.of(rows)
     there = measured_everywhere(book, "ece")
     if not there:
         return Standing()
     settings = [line.setting for line in there[OURS]]
+    everywhere = [line.setting for line in lines_of(book, OURS, book.settings, "ece")]
     eces = {name: average(lines, "ece") for name, lines in there.items()}
     placed = ranks(there, lambda line: line.mean("ece"))
     scaled = temperatures(book, there[OURS], "ece")
-    yardstick = average(scaled, "ece") if scaled else None
-    printed = published(settings)
-    return Standing(eces[OURS], placed[OURS], *printed, yardstick, settings, eces, placed)
+    paper_ece, paper_rank = published(settings)
+    means = drawn(there, "ece")
+    return Standing(
+        eces[OURS],
+        placed[OURS],
+        paper_ece,
+        paper_rank,
+        average(scaled, "ece") if scaled else None,
+        settings,
+        apart=[setting for setting in everywhere if setting not in settings],
+        eces=eces,
+        ranks=placed,
+        ece_intervals=intervals(there, means.mean(1)),
+        rank_intervals=intervals(there, drawn_ranks(means).mean(1)),
+        seeds={name: fewest_seeds(lines, "ece") for name, lines in there.items()},
+    )
 
 
-def measured_everywhere(book: Book, key: str) -> dict[str, list[Line]]:
-    """The methods of Table 1 that are measured wherever MaC-Cal is, each with its lines there."""
-    settings = [own.setting for own in lines_of(book, OURS, book.settings, key)]
+def compared(book: Book, key: str) -> list[Setting]:
+    """Where the methods are compared: MaC-Cal is measured, and others than vanilla.
+
+    Settings of one seed are judged by themselves where others have several: among them they would
+    leave one seed to all. Where nothing but vanilla was run, wherever MaC-Cal was.
+    """
+    chosen = with_others(book, key)
+    several = [line for line in chosen if len(line.values(key)) > 1]
+    return [line.setting for line in several or chosen]
+
+
+def with_others(book: Book, key: str) -> list[Line]:
+    """The lines of MaC-Cal where others than vanilla are measured; all where there are none."""
+    ours = lines_of(book, OURS, book.settings, key)
+    others = [name for name in TITLES if name not in BESIDE]
+    found = []
+    for line in ours:
+        if any(lines_of(book, name, [line.setting], key) for name in others):
+            found.append(line)
+    return found or ours
+
+
+def measured_everywhere(
+    book: Book, key: str, settings: Sequence[Setting] | None = None
+) -> dict[str, list[Line]]:
+    """The methods of Table 1 that are measured in all these settings, each with its lines there.
+
+    By default those in which the methods are compared.
+    """
+    wanted = compared(book, key) if settings is None else settings
     found = {}
     for name in TITLES:
-        lines = lines_of(book, name, settings, key)
-        if lines and len(lines) == len(settings):
+        lines = lines_of(book, name, wanted, key)
+        if lines and len(lines) == len(wanted):
             found[name] = lines
     return found
 
@@ -74,6 +128,55 @@ def temperatures(book: Book, ours: Sequence[Line], key: str) -> list[Line]:
     """The lines of the temperature in the same settings, if it is measured in all."""
     lines = lines_of(book, "temperature", [own.setting for own in ours], key)
     return lines if len(lines) == len(ours) else []
+
+
+def fewest_seeds(lines: Sequence[Line], key: str) -> int:
+    return min(len(line.values(key)) for line in lines)
+
+
+# Intervals
+
+
+def drawn(there: Mapping[str, Sequence[Line]], key: str) -> np.ndarray:
+    """Means as they might have come out: methods x settings x draws, the same every time."""
+    rng = np.random.default_rng(0)
+    found = []
+    for lines in there.values():
+        found.append([drawn_means(line, key, rng) for line in lines])
+    return np.array(found)
+
+
+def drawn_means(line: Line, key: str, rng: np.random.Generator) -> np.ndarray:
+    """Of one line: by Student's law over its seeds, or by the bootstrap interval of its one run."""
+    values = list(line.values(key).values())
+    if len(values) > 1:
+        error = stdev(values) / math.sqrt(len(values))
+        noise = rng.standard_t(len(values) - 1, DRAWS)
+    else:
+        error = sampling_error(list(line.runs.values()), key)
+        noise = rng.standard_normal(DRAWS)
+    return np.clip(fmean(values) + error * noise, 0, 1)
+
+
+def drawn_ranks(means: np.ndarray) -> np.ndarray:
+    """The rank of each method in every setting and draw; of equal ones the first is before.
+
+    nan where a mean could not be drawn: a rank depends on all the others.
+    """
+    if not np.isfinite(means).all():
+        return np.full_like(means, np.nan)
+    return means.argsort(0, kind="stable").argsort(0, kind="stable") + 1.0
+
+
+def intervals(names: Mapping[str, object], draws: np.ndarray) -> dict[str, Interval]:
+    """The middle 95 % of each method's draws; none where rows of one seed have no interval."""
+    if not np.isfinite(draws).all():
+        return {}
+    low, high = np.quantile(draws, (0.025, 0.975), axis=1)
+    return dict(zip(names, zip(low.tolist(), high.tolist(), strict=True), strict=True))
+
+
+# Ranks
 
 
 def ranks(there: Mapping[str, Sequence[Line]], value: Callable[[Line], float]) -> dict[str, float]:

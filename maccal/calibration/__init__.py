@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from maccal.calibration.estimator import MaCCalClassifier
     from maccal.calibration.feedback import Feedback
     from maccal.calibration.heads import load_head, save_head
+    from maccal.calibration.live import Images
     from maccal.calibration.mac_cal import calibrate_head, calibrate_heads
     from maccal.calibration.model import calibrate
     from maccal.calibration.posthoc import (
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     )
     from maccal.calibration.registry import CALIBRATORS, register
     from maccal.calibration.stage2 import Stage2
-    from maccal.calibration.task import Calibrator, Images, Task
+    from maccal.calibration.task import Calibrator, Task
 
 __all__ = [
     "CALIBRATORS",
@@ -63,6 +64,7 @@ HOMES = {
     "estimator": ("MaCCalClassifier",),
     "heads": ("load_head", "save_head"),
     "feedback": ("Feedback",),
+    "live": ("Images",),
     "mac_cal": ("calibrate_head", "calibrate_heads"),
     "model": ("calibrate",),
     "posthoc": (
@@ -80,7 +82,7 @@ HOMES = {
         "VennAbersCalibration",
     ),
     "registry": ("CALIBRATORS", "register"),
-    "task": ("Calibrator", "Images", "Task"),
+    "task": ("Calibrator", "Task"),
     "stage2": ("Stage2",),
 }
 __getattr__ = on_demand(__name__, HOMES)

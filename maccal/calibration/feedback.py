@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from torch import nn
 
+from maccal.calibration.live import Table
 from maccal.features.table import FeatureTable, check_pair
 from maccal.metrics.arguments import check_share
 from maccal.metrics.inputs import Array
@@ -40,7 +41,7 @@ class Feedback:
     """The rows whose confidence is looked at, and what it should be, given the accuracy there."""
 
     source: Source
-    rows: FeatureTable | None = None  # None: the training rows
+    rows: Table | None = None  # None: the training rows
     accuracy: float | None = None  # on unseen data, where it is known
     ceiling: float = 1.0  # the confidence that is never asked for more than
     view: str | None = None  # how the training rows were changed

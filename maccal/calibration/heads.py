@@ -101,6 +101,7 @@ class Heads:
         """Fresh masks of all layers (Eq. 7), each head's from one call of its generator.
 
         A keep above one, of a classifier that is to be surer than as trained, keeps all weights.
+        With "regrow" what is dropped is zeroed here, and here alone.
         """
         keeps = [min(keep, 1.0) for keep in keeps]
         if self.bias_scale is not None and keeps != self.drawn_for:  # they last an epoch
@@ -118,6 +119,9 @@ class Heads:
             layers = zip(self.masks, torch.split(bits, sizes), self.shapes[head], strict=True)
             for mask, part, (out, fan_in) in layers:
                 torch.le(part.view(out, fan_in), highest_kept, out=mask[head, :out, :fan_in])
+        if config.masking == "regrow":
+            for w, m in zip(self.weights, self.masks, strict=True):
+                w.mul_(m)
 
     def step(self, x: Tensor, y: Tensor, lr: float, config: Stage2) -> Tensor:
         """One step of SGD on the mean cross-entropy of a batch (x is B x n x D, y is B x n).
@@ -147,10 +151,15 @@ class Heads:
         return log_p
 
     def _masked(self, config: Stage2) -> list[Tensor]:
-        """The weights that take part in this step: M * W, or with "reset" W itself after W *= M."""
+        """The weights that take part in this step: M * W.
+
+        With "reset" W itself after W *= M; with "regrow" W as it is.
+        """
         layers = zip(self.weights, self.masks, strict=True)
         if config.masking == "reset":
             return [w.mul_(m) for w, m in layers]
+        if config.masking == "regrow":
+            return list(self.weights)
         return [w * m for w, m in layers]
 
     def _update(self, layer: int, gradient: Tensor, lr: float, config: Stage2) -> None:
@@ -163,7 +172,7 @@ class Heads:
         momentum = self.weight_momenta[layer]
         mask = self.masks[layer]
         masked = config.masking in ("forward", "none")
-        if masked or (config.masking == "reset" and config.restrict != "none"):
+        if masked or (config.zeroes and config.restrict != "none"):
             gradient.mul_(mask)
         if config.restrict != "frozen":
             descend(weight, momentum, gradient, lr, config)
@@ -192,7 +201,7 @@ class Heads:
         layers = zip(self.weights, self.masks, self.biases, self.shapes[head], strict=True)
         for w, m, b, (out, fan_in) in layers:
             weight = w[head, :out, :fan_in]
-            if config.masking == "reset" or config.inference == "dense":
+            if config.zeroes or config.inference == "dense":
                 weights.append(weight)
             elif config.inference == "last":
                 weights.append(weight * m[head, :out, :fan_in])

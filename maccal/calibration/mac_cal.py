@@ -3,8 +3,9 @@
     calibrate_head     one head
     calibrate_heads    several configs and seeds on the same features, as one batched problem
 
-retraining.py has the algorithm. Cost: N = 50,000, D = 64, K = 10 on two cores: about half a second
-from the trained classifier, 10 s for a fresh bottleneck of 512 and 40 epochs (results/cost.md).
+retraining.py has the algorithm, live.py features that are made anew in every step. Cost:
+N = 50,000, D = 64, K = 10 on two cores: about half a second from the trained classifier, 10 s for a
+fresh bottleneck of 512 and 40 epochs (results/cost.md).
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +13,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from maccal.calibration.feedback import GUESS, feedback_of
+from maccal.calibration.feedback import GUESS, Feedback, feedback_of
 from maccal.calibration.heads import Classifier, history_of, layers_of, plain, with_history
+from maccal.calibration.live import Images, Table, is_live, kept_mode, live_tables
 from maccal.calibration.retraining import Work, masked_heads
 from maccal.calibration.stage2 import Stage2
 from maccal.calibration.task import Task, check_seed, device_of
@@ -111,9 +113,7 @@ def where(z: Array, device: torch.device | str | None) -> torch.device:
     return z.device if isinstance(z, Tensor) else torch.device("cpu")
 
 
-def check_start(
-    start: tuple[Array, Array | None], train: FeatureTable, classes: int | None
-) -> Classifier:
+def check_start(start: tuple[Array, Array | None], train: Table, classes: int | None) -> Classifier:
     """The classifier as trained, as float32 on the processor; ValueError where it does not fit."""
     if not isinstance(start, tuple | list) or len(start) != 2:
         raise ValueError("start is the classifier as trained: pass start=(weight, bias or None)")
@@ -147,21 +147,45 @@ def masked_classifier(config: Stage2, task: Task) -> nn.Module:
 
     A head of one layer is that layer alone, so that the model's weights keep their names.
     """
+    if is_live(config):
+        raise ValueError("Stage2(batchnorm='train') needs the images of a run, not a loader")
     where = device_of(task.start)
     start = None
     if task.start is not None and config.start != "fresh":
         start = check_start((task.start.weight, task.start.bias), task.train, None)
     device = exact_device(where)
     work = Work(task.train, task.feedback, task.classes, start, device, task.progress)
-    head = masked_heads(work, [config], [task.seed])[0].to(where)
+    return alone(masked_heads(work, [config], [task.seed])[0].to(where))
+
+
+def alone(head: nn.Sequential) -> nn.Module:
+    """A head of one layer as that layer."""
     if len(head) > 1:
         return head
     return with_history(head[0], history_of(head))
 
 
+def live_classifier(config: Stage2, images: Images) -> nn.Module:
+    """The same calibrator on the images of a run, with the body in train mode.
+
+    The network's BatchNorm buffers are changed in place, and the head belongs to them.
+    """
+    network = images.network
+    where = device_of(network.head)
+    train, val = live_tables(images)
+    feedback = Feedback("training") if val is None else Feedback("held-out", val)
+    start = None
+    if config.start != "fresh":
+        parts = (network.head.weight, network.head.bias)
+        start = check_start(parts, train, None)
+    work = Work(train, feedback, train.classes, start, where, images.progress)
+    with kept_mode(network, where):
+        return alone(masked_heads(work, [config], [images.seed])[0].to(where))
+
+
 def settled(config: Stage2) -> Stage2:
-    """The choices of a run with nothing left open: of itself a fresh head, as in the paper."""
-    return config.settled(trained=False)
+    """The choices of a run with nothing left open: the classifier of a run is known."""
+    return config.settled(trained=True)
 
 
 def rebuild_plain(config: Stage2, head: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
@@ -171,7 +195,7 @@ def rebuild_plain(config: Stage2, head: nn.Module, weights: Mapping[str, Tensor]
     return plain(*layers_of(weights))
 
 
-def count_classes(train: FeatureTable, judged: FeatureTable | None, classes: int | None) -> int:
+def count_classes(train: FeatureTable, judged: Table | None, classes: int | None) -> int:
     """How many outputs the head has: as many as asked for, else as the labels speak of."""
     if classes is not None:
         classes = check_count(classes, "classes", most=MOST_CLASSES)

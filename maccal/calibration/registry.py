@@ -8,7 +8,14 @@ register(name, calibrator)      one of your own, which then works wherever ours 
 from dataclasses import replace
 
 from maccal import methods
-from maccal.calibration.mac_cal import is_open, masked_classifier, rebuild_plain, settled
+from maccal.calibration.live import is_live
+from maccal.calibration.mac_cal import (
+    is_open,
+    live_classifier,
+    masked_classifier,
+    rebuild_plain,
+    settled,
+)
 from maccal.calibration.scalings import Scaling, mapped_classifier
 from maccal.calibration.stage2 import Stage2
 from maccal.calibration.task import Calibrator, Choices
@@ -16,7 +23,6 @@ from maccal.calibration.temperature import Temperature, scaled_classifier
 from maccal.calibration.tst import TwoStage
 from maccal.calibration.two_stage import (
     chooses_epoch,
-    is_live,
     live_head,
     rebuild_two_stage,
     two_stage_classifier,
@@ -33,14 +39,29 @@ TWO_STAGE = Calibrator(
     needs_images=is_live,
     fit_images=live_head,
     plain=False,
+    variants={"as_in_maccal": TwoStage.as_in_maccal()},
 )
 VECTOR = Calibrator("Vector", Scaling(), mapped_classifier, needs_start=True)
 CALIBRATORS: dict[str, Calibrator] = {
     "maccal": Calibrator(
-        "MaC-Cal", Stage2(), masked_classifier, rebuild_plain, looks_beyond=is_open, settle=settled
+        "MaC-Cal",
+        Stage2(),
+        masked_classifier,
+        rebuild_plain,
+        looks_beyond=is_open,
+        needs_images=is_live,
+        fit_images=live_classifier,
+        settle=settled,
+        variants={"as_printed": Stage2.paper()},
+        before={"start": "fresh"},
     ),
     "tst": TWO_STAGE,
-    "vtst": replace(TWO_STAGE, title="V-TST", choices=TwoStage(variational=True)),
+    "vtst": replace(
+        TWO_STAGE,
+        title="V-TST",
+        choices=TwoStage(variational=True),
+        variants={"as_in_maccal": TwoStage.as_in_maccal(variational=True)},
+    ),
     "temperature": Calibrator(
         "Temperature", Temperature(), scaled_classifier, needs_start=True, only_scales=True
     ),

@@ -15,14 +15,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from rich.progress import track
 from torch import Tensor, nn
 
 from maccal.calibration.feedback import Feedback
 from maccal.calibration.heads import Classifier, Heads, logits, plain, with_history
+from maccal.calibration.live import Rows, Table
 from maccal.calibration.solving import scale_to
 from maccal.calibration.stage2 import Stage2
-from maccal.features.table import FeatureTable, Standard, Standardised
+from maccal.features.table import Standard
+from maccal.progress import track
 
 # what heads that train together may differ in
 OWN = ("adapt", "eta", "eta_init", "eta_final", "q0", "gamma")
@@ -34,7 +35,7 @@ Numbers = dict[str, float]
 class Work:
     """What the heads of one call share."""
 
-    train: FeatureTable
+    train: Table
     feedback: Feedback
     classes: int
     start: Classifier | None
@@ -98,7 +99,7 @@ class Judge:
     """Compares a head's confidence with what it should be, on the rows that the feedback names."""
 
     def __init__(
-        self, feedback: Feedback, train: Standardised, beyond: Standardised | None, config: Stage2
+        self, feedback: Feedback, train: Rows, beyond: Rows | None, config: Stage2
     ) -> None:
         """`beyond` are the rows of the feedback, where it has some."""
         self.config = config
@@ -202,7 +203,7 @@ def widths(features: int, config: Stage2, classes: int) -> list[int]:
 
 def train_epoch(
     heads: Heads,
-    train: Standardised,
+    train: Rows,
     keeps: list[float],
     epoch: int,
     config: Stage2,
@@ -233,7 +234,7 @@ def train_epoch(
 
 
 def confidence_and_accuracy(
-    rows: Standardised, weights: list[Tensor], biases: list[Tensor]
+    rows: Rows, weights: list[Tensor], biases: list[Tensor]
 ) -> tuple[float, float]:
     """The means over all rows."""
     total = torch.zeros(2, dtype=torch.float64, device=rows.device)

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from maccal.calibration.heads import with_history
+from maccal.calibration.live import Table
 from maccal.calibration.posthoc.logistic import Kind, identity, optimum, penalties, problem_of
 from maccal.calibration.posthoc.one_number import exact_temperature
 from maccal.calibration.task import Task
 from maccal.calibration.temperature import logits_of, scale_for
-from maccal.features.table import FeatureTable
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,14 @@ def mapped_classifier(choices: Scaling, task: Task) -> nn.Module:
     return with_history(new, [{"epoch": 1, "scale": scale}])
 
 
-def labelled_rows(task: Task) -> FeatureTable:
+def labelled_rows(task: Task) -> Table:
     """Where the map is fitted: the rows nearest to unseen ones that have labels."""
     if task.feedback.source in ("held-out", "views") and task.feedback.rows is not None:
         return task.feedback.rows
     return task.train
 
 
-def fitted_map(choices: Scaling, head: nn.Linear, rows: FeatureTable) -> tuple[Tensor, Tensor]:
+def fitted_map(choices: Scaling, head: nn.Linear, rows: Table) -> tuple[Tensor, Tensor]:
     """The map of the logits: K x K and K, in float64."""
     logits = logits_of(head, rows).double()
     count, classes = logits.shape

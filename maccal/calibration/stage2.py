@@ -8,8 +8,8 @@ and Acc_t on held-out ones. A head that starts from the trained classifier need 
 keep that meets the target is solved for (solving.py).
 
 `Stage2()` is the reading that calibrates, `Stage2.paper()` the equations as printed, which do not,
-and `Stage2.ablation(row)` a row of the paper's Table 5. Choices that are None depend on where the
-head starts; `settled` fills them in.
+and `Stage2.ablation(row, reading)` a row of the paper's Table 5 under either reading of its masks.
+PRESETS has them all by name. Choices that are None depend on others; `settled` fills them in.
 """
 
 import math
@@ -40,43 +40,50 @@ class Stage2:
     """Every choice of stage II; the comments say what the paper does where ours differs."""
 
     # the classifier as trained, or random weights, as in the paper; auto: as trained, where it is
-    # known and the new head is linear too. A run of the benchmark settles on random weights
+    # known and the new head is linear too
     start: Literal["auto", "trained", "fresh"] = "auto"
-    # None: 40 for a fresh head; from the trained classifier 5, fewer for more than 50,000 rows
+    # unset: 40 for a fresh head; from the trained classifier 5, fewer for more than 50,000 rows
     epochs: int | None = None
-    batch_size: int = 128
-    lr: float | None = None  # None: 0.1 for a fresh head, 0.0003 from the trained classifier
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    schedule: Literal["cosine", "constant"] = "cosine"  # the paper: constant
-    # None is a linear head; the paper: a bottleneck, which costs accuracy with many classes
+    batch_size: int = 128  # rows per step
+    lr: float | None = None  # unset: 0.1 for a fresh head, else 0.0003
+    momentum: float = 0.9  # share of the last step that goes on in the next
+    weight_decay: float = 5e-4  # on every weight of the head
+    # of the learning rate; the paper: constant
+    schedule: Literal["cosine", "constant"] = "cosine"
+    # width of a bottleneck, as in the paper, which costs accuracy with many classes; unset is a
+    # linear head
     hidden: int | None = None
     # divide the features by one common scale; the paper: raw features
     standardise: bool = True
-    # subtract their mean too; None: for a fresh head, where they are standardised
+    # subtract their mean too; unset: for a fresh head, where they are standardised
     centre: bool | None = None
-    # when masks are drawn anew; Algorithm 1 says every batch, the text every epoch
-    refresh: Literal["batch", "epoch"] = "batch"
-    # Eq. 8: multiply in the forward pass, zero the weights in place, or multiply in the forward
-    # pass and let gradients through to all weights; none is the control: every weight times keep
-    masking: Literal["forward", "reset", "straight-through", "none"] = "forward"
+    # when masks are drawn anew; Algorithm 1 says every batch, the text every epoch. unset: every
+    # batch, but every epoch for "regrow", whose weights need the time
+    refresh: Literal["batch", "epoch"] | None = None
+    # Eq. 8: multiply in the forward pass; zero the weights in place at every step (reset), or only
+    # when the mask is drawn, so that they grow again (regrow); or multiply in the forward pass and
+    # let gradients through to all weights. none is the control: every weight times keep
+    masking: Literal["forward", "reset", "regrow", "straight-through", "none"] = "forward"
     # Eq. 11: dropped weights get no gradient; frozen: no momentum and no decay either
     restrict: Literal["none", "gradient", "frozen"] = "gradient"
     # the weights used at inference: keep x W, W, or those of the last mask
     inference: Literal["expected", "dense", "last"] = "expected"
     # what Eq. 12 moves; as printed it is the retention, which runs away. solved: no steps, keep is
-    # where confidence meets its target. None: solved from the trained classifier, else sparsity
+    # where confidence meets its target. unset: solved from the trained classifier, else sparsity
     adapt: Literal["solved", "sparsity", "retention", "none"] | None = None
     # whose Conf and Acc Eq. 12 compares: those of the head as it would be used, on held-out or
     # (deployed) on training rows, or those of the masked training passes; auto is held-out where
     # there are such rows, else deployed
     statistics: Literal["auto", "held-out", "deployed", "masked"] = "auto"
     eta: Literal["decay", "static"] = "decay"  # Eq. 13, or eta_init throughout
-    eta_init: float = 0.1
-    eta_final: float = 0.001
+    eta_init: float = 0.1  # step of keep in the first epoch
+    eta_final: float = 0.001  # step of keep in the last epoch
     q0: float = 0.5  # keep in the first epoch
     # about the accuracy on unseen rows over that in training; used where no unseen rows are at hand
     gamma: float = 0.97
+    # of the frozen body, in runs: train makes the features anew in every step, of augmented images
+    # and with BatchNorm in train mode, as the paper's time per epoch suggests
+    batchnorm: Literal["eval", "train"] = "eval"
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -94,7 +101,7 @@ class Stage2:
             raise ValueError(
                 "Stage2: keep is solved for where it multiplies the weights at inference; "
                 "adapt='solved' needs inference='expected', statistics other than 'masked', "
-                "masking other than 'reset', and no fresh start"
+                "masking other than 'reset' and 'regrow', and no fresh start"
             )
         if not FEWEST <= self.q0 <= 1:
             allowed = f"the share of weights kept at first must lie in {FEWEST} .. 1"
@@ -116,7 +123,12 @@ class Stage2:
     @property
     def scales(self) -> bool:
         """Whether keep multiplies the weights at inference."""
-        return self.inference == "expected" and self.masking != "reset"
+        return self.inference == "expected" and not self.zeroes
+
+    @property
+    def zeroes(self) -> bool:
+        """Whether masks zero the weights themselves, which are then used as they are."""
+        return self.masking in ("reset", "regrow")
 
     @property
     def solvable(self) -> bool:
@@ -135,6 +147,7 @@ class Stage2:
         fresh = start == "fresh"
         epochs = 40 if fresh else max(1, min(5, SHOWN // max(1, rows)))
         adapt: Any = "solved" if not fresh and self.solvable else "sparsity"
+        refresh: Any = "epoch" if self.masking == "regrow" else "batch"
         return replace(
             self,
             start=start,
@@ -142,6 +155,7 @@ class Stage2:
             lr=(0.1 if fresh else 3e-4) if self.lr is None else self.lr,
             centre=(fresh and self.standardise) if self.centre is None else self.centre,
             adapt=adapt if self.adapt is None else self.adapt,
+            refresh=refresh if self.refresh is None else self.refresh,
         )
 
     @classmethod
@@ -153,16 +167,29 @@ class Stage2:
         return replace(cls(**PAPER), **changes).settled(trained=False)
 
     @classmethod
-    def ablation(cls, row: str, **changes: Any) -> "Stage2":
+    def ablation(cls, row: str, reading: str = "forward", **changes: Any) -> "Stage2":
         """A row of Table 5, each of which adds to the one before it.
 
         vanilla, masked, restricted, restructured, static, decaying. The paper's vanilla row is the
         network as trained, without a stage II; here it is the same retraining without a mask. The
-        last row is the paper's whole method, with Eq. 12 on the sparsity. All start afresh.
+        last row is the paper's whole method, with Eq. 12 on the sparsity.
+
+        The reading says what a mask does. forward: it multiplies the weights, all heads start
+        afresh, and "masked" passes gradients straight through. regrow: it zeroes the weights when
+        it is drawn, once per epoch; linear heads start from the trained classifier, for the five
+        epochs of the paper's Fig. 1, and without the restriction the weights grow again at once.
         """
         if row not in ABLATION:
             raise ValueError(f"Stage2.ablation: no row {row!r}; the rows are {', '.join(ABLATION)}")
-        return replace(cls(start="fresh", **ABLATION[row]), **changes).settled(trained=False)
+        if reading not in READINGS:
+            known = ", ".join(READINGS)
+            raise ValueError(f"Stage2.ablation: no reading {reading!r}; choose one of {known}")
+        chosen = {"start": "fresh", **ABLATION[row]}
+        if reading == "regrow":
+            chosen |= {"masking": "regrow"}
+            if chosen["hidden"] is None:
+                chosen |= REGROWN
+        return replace(cls(**chosen), **changes).settled(trained=False)
 
     def eta_at(self, epoch: int) -> float:
         """Eq. 13: the largest change of keep after epoch 1, 2, ..."""
@@ -206,3 +233,19 @@ ABLATION: Mapping[str, Mapping[str, Any]] = {
     "static": {"hidden": BOTTLENECK, "eta": "static"},
     "decaying": {"hidden": BOTTLENECK},
 }
+READINGS = ("forward", "regrow")
+# of linear heads that regrow: the trained classifier, and Fig. 1's "5 epochs" at the paper's rate
+REGROWN: Mapping[str, Any] = {"start": "trained", "epochs": 5, "lr": 0.1}
+
+
+def presets() -> dict[str, Stage2]:
+    """Every named reading: ours, the paper's, and the rows of Table 5 under both readings."""
+    found = {"default": Stage2(), "paper": Stage2.paper()}
+    for row in ABLATION:
+        found[row] = Stage2.ablation(row)
+    for row in ABLATION:
+        found[f"{row}-regrow"] = Stage2.ablation(row, "regrow")
+    return found
+
+
+PRESETS: Mapping[str, Stage2] = presets()

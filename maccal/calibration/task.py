@@ -1,33 +1,18 @@
 """What every calibrator is given, and what every calibrator is."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from maccal.calibration.feedback import Feedback
-from maccal.data.pixels import Pixels
-from maccal.data.split import Split
+from maccal.calibration.live import Images
 from maccal.features.table import FeatureTable
 from maccal.metrics.arguments import check_count
 
 Choices: TypeAlias = Any  # a frozen dataclass: Stage2, TwoStage, Temperature, or one's own
-
-
-@dataclass(frozen=True)
-class Images:
-    """The images of a run, for choices that run the network's body in every step."""
-
-    network: Any  # a models.Net
-    train: Split
-    val: Split | None
-    pixels: Pixels
-    padding: int
-    flip: bool
-    seed: int = 1
-    progress: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,6 +57,8 @@ class Calibrator:
     needs_start    whether it changes the classifier as trained, and does not train a new one
     only_scales    whether it does no more than divide the logits by one number
     plain          whether the head is made of linear layers, which a file of a head can hold
+    variants       other choices that have a name, which then stands in the names of runs
+    before         choices as they were in runs that were made before there was a choice
     """
 
     title: str
@@ -85,6 +72,8 @@ class Calibrator:
     needs_start: bool = False
     only_scales: bool = False
     plain: bool = True
+    variants: Mapping[str, Choices] = field(default_factory=dict)
+    before: Mapping[str, Any] = field(default_factory=dict)
 
 
 def check_seed(seed: Any) -> int:

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from maccal.calibration.heads import with_history
+from maccal.calibration.live import Table
 from maccal.calibration.posthoc.one_number import exact_temperature
 from maccal.calibration.solving import scale_to
 from maccal.calibration.task import Task
-from maccal.features.table import CHUNK, FeatureTable
+from maccal.features.table import CHUNK
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def scaled_classifier(choices: Temperature, task: Task) -> nn.Module:
 
 
 @torch.no_grad()
-def logits_of(head: nn.Linear, rows: FeatureTable) -> Tensor:
+def logits_of(head: nn.Linear, rows: Table) -> Tensor:
     """What the classifier says of all rows, in order; worked out where the features are."""
     z = torch.cat([rows.raw(start) for start in range(0, rows.count, CHUNK)])
     logits: Tensor = copy.deepcopy(head).to(z.device)(z.float())

@@ -2,7 +2,7 @@
 
     two_stage_head          on features as they are cached, the body in eval mode: our default
     two_stage_live          the body runs in every step, in train mode on augmented images, as in
-                            the published code
+                            the published code (live.py)
     two_stage_classifier    both as a calibrator, with any feedback
 
 Which epoch is kept: with labels, the one with the lowest NLL on the rows looked at; with unlabelled
@@ -19,23 +19,21 @@ from math import isfinite
 from typing import TypeAlias
 
 import torch
-from rich.progress import track
 from torch import Tensor, nn
 
 from maccal.calibration.feedback import Feedback, feedback_of
+from maccal.calibration.live import Images, Rows, Table, is_live, kept_mode, live_tables
 from maccal.calibration.mac_cal import count_classes, where
-from maccal.calibration.task import Images, Task, check_seed, device_of
+from maccal.calibration.task import Task, check_seed, device_of
 from maccal.calibration.tst import DEFAULT, Head, TwoStage, build_head
-from maccal.data.augment import crop_and_flip
 from maccal.data.pixels import Pixels
 from maccal.data.split import Split
-from maccal.features.extraction import check_range
-from maccal.features.table import FeatureTable, Standard, Standardised, exact_device
+from maccal.features.table import FeatureTable, Standard, exact_device
 from maccal.methods.losses import cross_entropy
 from maccal.metrics.inputs import Array
 from maccal.models import Net
+from maccal.progress import track
 from maccal.training import Diverged, History
-from maccal.training.steps import batch_ranges
 
 Batches: TypeAlias = Iterator[tuple[Tensor, Tensor]]  # of features and labels
 
@@ -63,11 +61,6 @@ def two_stage_classifier(config: TwoStage, task: Task) -> nn.Module:
         progress=task.progress,
     )
     return head.to(device)
-
-
-def is_live(config: TwoStage) -> bool:
-    """Whether the body runs in every step."""
-    return config.batchnorm == "train"
 
 
 def chooses_epoch(config: TwoStage) -> bool:
@@ -113,7 +106,7 @@ def two_stage_head(
 
 
 def cached_head(
-    train: FeatureTable,
+    train: Table,
     feedback: Feedback,
     classes: int,
     config: TwoStage,
@@ -121,18 +114,22 @@ def cached_head(
     *,
     device: torch.device,
     progress: bool,
+    buffers: Sequence[Tensor] = (),
 ) -> Head:
-    """The head trained on features, which stay raw, as the authors take them."""
+    """The head trained on features, which stay raw, as the authors take them.
+
+    `buffers` are the body's, where it runs along.
+    """
     raw = Standard(torch.zeros(train.width), 1.0)
     head = build_head(config, train.width, classes, seed).to(device)
     epoch = partial(drawn, train.standardised(raw, device), config.batch_size)
     judge = None
     if feedback.rows is not None:
         judge = judge_of(feedback, feedback.rows.standardised(raw, device))
-    return fit(head, config, seed, epoch, judge, progress=progress)
+    return fit(head, config, seed, epoch, judge, buffers, progress)
 
 
-def judge_of(feedback: Feedback, rows: Standardised) -> Judge:
+def judge_of(feedback: Feedback, rows: Rows) -> Judge:
     """Who chooses the epoch."""
     if feedback.labelled:
         return Judge(partial(by_labels, rows.chunks), "val_nll")
@@ -144,7 +141,7 @@ def by_labels(batches: Callable[[], Batches], head: Head) -> dict[str, float]:
     return means(looks(head, batches()), "val_nll", "val_accuracy")
 
 
-def by_confidence(feedback: Feedback, rows: Standardised, head: Head) -> dict[str, float]:
+def by_confidence(feedback: Feedback, rows: Rows, head: Head) -> dict[str, float]:
     """How far the mean confidence on unlabelled rows is from where it should be."""
     head.eval()
     total = 0.0
@@ -156,25 +153,28 @@ def by_confidence(feedback: Feedback, rows: Standardised, head: Head) -> dict[st
     return {"confidence": confidence, "target": target, "gap": abs(confidence - target)}
 
 
-def drawn(rows: Standardised, size: int, generator: torch.Generator) -> Batches:
-    """An epoch of cached features."""
+def drawn(rows: Rows, size: int, generator: torch.Generator) -> Batches:
+    """An epoch of one head."""
     return ((x[0], y[0]) for x, y in rows.epoch([generator], size))
 
 
 def live_head(config: TwoStage, images: Images) -> Head:
     """The same calibrators on the images of a run."""
-    return two_stage_live(
-        images.network,
-        images.train,
-        images.val,
-        pixels=images.pixels,
-        config=config,
-        padding=images.padding,
-        flip=images.flip,
-        seed=images.seed,
-        device=device_of(images.network.head),
-        progress=images.progress,
-    )
+    network = images.network
+    device = device_of(network.head)
+    train, val = live_tables(images)
+    feedback = Feedback("training") if val is None else Feedback("held-out", val)
+    with kept_mode(network, device):
+        return cached_head(
+            train,
+            feedback,
+            train.classes,
+            config,
+            images.seed,
+            device=device,
+            progress=images.progress,
+            buffers=list(network.body.buffers()),
+        )
 
 
 def two_stage_live(
@@ -192,67 +192,11 @@ def two_stage_live(
 ) -> Head:
     """The head as the published code trains it: the body makes its features anew in every step.
 
-    The images are cropped and mirrored, and the body runs in train mode without gradients. So its
-    weights stay, but BatchNorm takes the statistics of the batch and goes on updating its running
-    ones: the network's BatchNorm buffers are changed in place, to those of the epoch that is kept,
-    and the head belongs to them. Held-out images are neither augmented nor seen in train mode. The
-    network keeps its own head.
+    live.py says what that does to the images and to BatchNorm, whose buffers end as those of the
+    epoch that is kept. The network keeps its own head.
     """
-    classes = network.head.out_features
-    mode = network.training
-    check_images("train", train, classes)
-    if val is not None:
-        check_images("val", val, classes)
-    network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    head = build_head(config, network.num_features, classes, seed).to(device)
-    epoch = partial(augmented, network, train, pixels, config.batch_size, padding, flip)
-    judge = None
-    if val is not None:
-        judge = Judge(partial(by_labels, partial(plain, network, val, pixels)), "val_nll")
-    try:
-        return fit(head, config, seed, epoch, judge, list(network.body.buffers()), progress)
-    finally:
-        network.train(mode)
-
-
-def check_images(name: str, split: Split, classes: int) -> None:
-    """ValueError for no images, or for labels that the head has no output for."""
-    if not len(split):
-        remedy = "pass at least one" if name == "train" else "pass at least one, or None"
-        raise ValueError(f"{name} has no images; {remedy}")
-    check_range(split.labels, classes, 0, 1 << 62)
-
-
-def augmented(
-    network: Net,
-    split: Split,
-    pixels: Pixels,
-    size: int,
-    padding: int,
-    flip: bool,
-    generator: torch.Generator,
-) -> Batches:
-    """An epoch of features as the body makes them in train mode."""
-    network.train()
-    device = network.head.weight.device
-    order = torch.randperm(len(split), generator=generator)
-    for first, last in batch_ranges(len(split), size, 1):
-        rows = order[first:last]
-        images = crop_and_flip(split.images[rows].to(device), generator, padding, flip)
-        with torch.no_grad():
-            z = network.features(pixels(images))
-        yield z, split.labels[rows].to(device)
-
-
-def plain(network: Net, split: Split, pixels: Pixels, size: int = 500) -> Batches:
-    """Features of the images as they are, in order, from eval mode."""
-    network.eval()
-    device = network.head.weight.device
-    parts = zip(torch.split(split.images, size), torch.split(split.labels, size), strict=True)
-    for images, labels in parts:
-        with torch.no_grad():
-            z = network.features(pixels(images.to(device)))
-        yield z, labels.to(device)
+    network.to(device)
+    return live_head(config, Images(network, train, val, pixels, padding, flip, seed, progress))
 
 
 def fit(

@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from maccal.bench.executors import Local, Ray, work
-from maccal.bench.grids import GRIDS, SCALES, Job, Rows, collect, jobs, plan, remaining
+from maccal.bench.grids import GRIDS, SCALES, Job, Rows, State, collect, jobs, plan, remaining
 from maccal.cli.flags import refuse
+from maccal.cli.output import answer, note, tell
 from maccal.distributed import held, joined
 from maccal.evaluation.row import read_row, read_rows, write_rows
 from maccal.io import FileError
 from maccal.runs import extend_row, make_run, motivation_run, ood_run, shift_run
 
+CORRUPTED = ".corrupted"  # beside the runs: images that all of them are shown
+STATES: tuple[State, ...] = ("done", "failed", "missing")
 OUTSIDE = {"cifar10": ("svhn", "cifar100"), "cifar100": ("svhn", "cifar10")}
 
 
@@ -42,14 +43,16 @@ def make_job(job: Job, place: Place) -> None:
         sets = OUTSIDE[job.config.data]
         extend_row(folder, ood=ood_run(folder, sets, place.root, device=device))
     if "shift" in missing:
-        shifted = shift_run(folder, place.root, limit=place.shifted, device=device)
+        cache = place.runs / CORRUPTED / job.config.data
+        limit = place.shifted
+        shifted = shift_run(folder, place.root, cache=cache, limit=limit, device=device)
         extend_row(folder, shift=shifted)
     if "motivation" in missing:
         extend_row(folder, motivation=motivation_run(folder, place.root))
 
 
 def bench(
-    grids: tyro.conf.Positional[tuple[str, ...]],
+    grids: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="GRID ...")],
     scale: str = "paper",
     seeds: tuple[int, ...] = (1, 2, 3),
     show_plan: Annotated[bool, tyro.conf.arg(name="plan")] = False,
@@ -65,15 +68,15 @@ def bench(
     <results>/bench-<scale>.jsonl.
 
     Args:
-        grids: table1, ood, combine, cost, ablation, shift, mixup, gamma, sparsity, motivation, or
-            all.
+        grids: table1, ood, combine, cost, ablation, shift, mixup, gamma, sparsity, motivation,
+            networks, or all.
         scale: paper is the paper's protocol; cpu the same grid on subsets with a small network.
-        seeds: every run is made with each.
+        seeds: numbers; every run is made with each; a scale may have methods with the first alone.
         show_plan: say what is there, what is missing and what it will cost, and make nothing.
         executor: processes on this machine, or a Ray cluster.
-        workers: processes at a time on this machine, which share its cores; by default 1.
-        address: of the Ray cluster; else one is started here.
-        gpus: that a run takes on the Ray cluster.
+        workers: number of processes at a time on this machine, which share its cores; by default 1.
+        address: where the Ray cluster is, such as auto; else one is started here.
+        gpus: number of GPUs that a run takes on the Ray cluster; may be a part of one.
         runs: folder for the runs.
         root: folder with the data sets.
         results: folder for the rows; runs whose rows it has are not made again.
@@ -82,25 +85,27 @@ def bench(
         refuse("runs on this machine, only to --executor ray", address=address, gpus=gpus or None)
     else:
         refuse("a Ray cluster, only to --executor local", workers=workers)
+    if not grids:
+        raise ValueError(f"no table or figure; name one or more of {', '.join(GRIDS)}, or all")
     wanted = jobs(grids, scale, seeds)
-    console = Console()
     file = results / f"bench-{scale}.jsonl"
     recorded = read(file)
     if show_plan:
-        show(console, scale, seeds, runs, recorded, grids)
+        show(scale, seeds, runs, recorded, grids)
         return
     place = Place(runs.absolute(), root and root.absolute(), SCALES[scale].shifted)
     who = Local(workers or 1) if executor == "local" else Ray(address, gpus=gpus)
     todo = remaining(wanted, runs, recorded)
     for number, (job, error) in enumerate(work(todo, partial(make_job, place=place), runs, who), 1):
-        line = Text(
-            f"{number} of {len(todo)}  {job.config.name}  {error or 'done'}",
-            style="red" if error else "",
-        )
-        console.print(line, soft_wrap=True)
+        note(f"{number} of {len(todo)}  {job.config.name}  {error or 'done'}")
         save(wanted, runs, file)
-    console.print(Text(f"rows: {save(wanted, runs, file)}"))
-    failures = plan(wanted, runs, recorded).count("failed")
+    save(wanted, runs, file)
+    found = plan(wanted, runs, recorded)
+    failures = found.count("failed")
+    tell(f"{found.count('done')} of {len(found.states)} runs are done")
+    counts = {str(state): found.count(state) for state in STATES}
+    answer({"rows": file, **counts})
+    note(f"rows: {file}")
     if failures:
         reasons = "their error.json says why, and the same command tries them again"
         raise ValueError(f"{failures} runs failed; {reasons}")
@@ -127,7 +132,6 @@ def read(file: Path) -> Rows:
 
 
 def show(
-    console: Console,
     scale: str,
     seeds: tuple[int, ...],
     runs: Path,
@@ -136,6 +140,7 @@ def show(
 ) -> None:
     table = Table("", "runs", "done", "failed", "missing", "hours left", box=None)
     names = [*GRIDS, "all"] if "all" in grids else grids
+    grids_found = []
     for name in names:
         found = plan(jobs(name, scale, seeds), runs, recorded)
         hours = (
@@ -143,9 +148,9 @@ def show(
             if found.seconds is None
             else f"{found.seconds / 3600:.1f}"
         )
-        counts = [
-            str(len(found.states)),
-            *(str(found.count(state)) for state in ("done", "failed", "missing")),
-        ]
-        table.add_row(name, *counts, hours)
-    console.print(table)
+        counts = [len(found.states), *(found.count(state) for state in STATES)]
+        table.add_row(name, *(str(count) for count in counts), hours)
+        values = dict(zip(("runs", *STATES), counts, strict=True))
+        grids_found.append({"grid": name, **values, "seconds_left": found.seconds})
+    tell(table)
+    answer({"scale": scale, "grids": grids_found})

@@ -1,17 +1,17 @@
 """The verb `maccal compare`: the post-hoc calibrators on the predictions of a file."""
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from maccal.cli.output import answer, note, tell
 from maccal.cli.printing import percent_range, right_aligned
+from maccal.cli.reading import READING, Reading
 from maccal.evaluation.arrays import load_npz
 from maccal.evaluation.choosing import (
     COMPARED,
@@ -20,7 +20,6 @@ from maccal.evaluation.choosing import (
     Choice,
     compare_calibrators,
 )
-from maccal.evaluation.predictions import Kind, read
 from maccal.io import write_json
 from maccal.metrics import Difference
 from maccal.metrics.summaries import probability, show
@@ -29,38 +28,34 @@ from maccal.metrics.summaries import probability, show
 def compare(
     file: tyro.conf.Positional[Path],
     calibrators: tuple[str, ...] = (),
-    labels: Path | None = None,
-    kind: Kind | None = None,
+    reading: tyro.conf.OmitArgPrefixes[Reading] = READING,
     folds: int = 5,
     repeats: int = 1,
     seconds: float = SECONDS,
     bins: int = 15,
     resamples: int = 1000,
     seed: int = 0,
-    json: bool = False,
     out: Path | None = None,
 ) -> None:
     """Cross-fit every post-hoc calibrator on held-out predictions, and say which to use.
 
     Args:
-        file: logits or probs, and labels, as for evaluate; an .npz file may have the features z of
-            the same rows too, and then MaC-Cal on features takes part.
+        file: logits or probs, and labels, as for evaluate, or - for standard input; an .npz file
+            may have the features z of the same rows too, and then MaC-Cal on features takes part.
         calibrators: names of those to compare, such as temperature "structured matrix"; by default
             all that take no longer than --seconds.
-        labels: a .npy file of labels, for a bare .npy array.
-        kind: what a bare .npy array holds, or which to use where a file has both.
-        folds: each is predicted by calibrators that were fitted on the others.
-        repeats: ways to split the rows into folds; beyond the first they only say what they would
-            advise.
+        reading: how files are read.
+        folds: number of parts; each is predicted by calibrators that were fitted on the others.
+        repeats: number of ways to split the rows into folds; beyond the first they only say what
+            they would advise.
         seconds: that the fits of a calibrator may take, about; what would take longer is left out,
             and named.
-        bins: bins of ECE.
-        resamples: draws behind the intervals and tests.
-        seed: of folds and draws.
-        json: print the numbers as JSON instead of a table.
+        bins: number of bins of ECE.
+        resamples: number of draws behind the intervals and tests.
+        seed: number that settles folds and draws.
         out: folder for <name>.compare.json; by default nothing is written.
     """
-    said = read(file, labels=labels, kind=kind)
+    said = reading.read(file)
     z = load_npz(file, ("z",)).get("z") if file.suffix.lower() == ".npz" else None
     choice = compare_calibrators(
         said.scores,
@@ -77,24 +72,16 @@ def compare(
     )
     settings = {"folds": folds, "repeats": repeats, "bins": bins, "resamples": resamples}
     settings["seed"] = seed
-    values = {"file": file.name, **settings, **record(choice)}
-    show_choice(choice, values if json else None)
-    if out is not None:
-        written = write_json(out / f"{said.name}.compare.json", "comparison 1", values)
-        Console(stderr=json).print(Text(f"wrote {written}"), soft_wrap=True)
-
-
-def show_choice(choice: Choice, values: Mapping[str, Any] | None) -> None:
-    """The JSON, if it is given; else the table, what failed, and the advice."""
-    if values is not None:
-        print(json.dumps(values, indent=1, allow_nan=False))
-        return
-    console = Console()
-    console.print(choice_table(choice), "")
+    values = {"file": reading.named(file).name, **settings, **record(choice)}
+    tell(choice_table(choice), "")
     for name, reason in choice.failed.items():
         words = reason if reason.startswith("left out") else f"not compared, {reason}"
-        console.print(Text(f"{name}: {words}"), soft_wrap=True)
-    console.print(Text(choice.advice), soft_wrap=True)
+        tell(f"{name}: {words}")
+    tell(choice.advice)
+    answer(values)
+    if out is not None:
+        written = write_json(out / f"{said.name}.compare.json", "comparison 1", values)
+        note(f"wrote {written}")
 
 
 def choice_table(choice: Choice) -> Table:
@@ -122,8 +109,6 @@ def choice_table(choice: Choice) -> Table:
             show(numbers["brier"], percent=False),
             chance(one.from_best, one.name == choice.best),
         )
-    for column in result.columns:
-        column.no_wrap = True
     return right_aligned(result)
 
 

@@ -1,16 +1,17 @@
 """The verbs of `maccal data`: list, get and check data sets."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from maccal.cli.output import answer, note, tell
 from maccal.data import DATASETS
 from maccal.data.download import SOURCES, check, data_root, get, listing
 
+SETS = tyro.conf.arg(metavar="NAME ...")
 NAMES = tuple(dict.fromkeys([*SOURCES, *DATASETS]))
 
 
@@ -22,12 +23,16 @@ def list_sets(root: Path | None = None) -> None:
     """
     table = Table("set", "publisher", "download", "here", "folder", box=None)
     table.columns[2].justify = "right"
+    rows: list[tuple[str, str, int | None, str, str]] = []
     for row in listing(root):
-        table.add_row(row.name, row.host, megabytes(row.size), row.here, row.where.name)
-    for name in embedded():
-        table.add_row(name, "scikit-learn", "", "embedded", "")
-    Console().print(table)
-    Console().print(Text(f"in {data_root(root)}"), soft_wrap=True)
+        rows.append((row.name, row.host, row.size, row.here, row.where.name))
+    rows += [(name, "scikit-learn", None, "embedded", "") for name in embedded()]
+    found = []
+    for name, host, size, here, folder in rows:
+        table.add_row(name, host, megabytes(size), here, folder)
+        found.append({"set": name, "publisher": host, "bytes": size, "here": here})
+    tell(table, f"in {data_root(root)}")
+    answer({"folder": data_root(root), "sets": found})
 
 
 def get_set(name: tyro.conf.Positional[str], root: Path | None = None, keep: bool = False) -> None:
@@ -37,20 +42,22 @@ def get_set(name: tyro.conf.Positional[str], root: Path | None = None, keep: boo
     Args:
         name: a name that `maccal data list` shows.
         root: folder of the data sets; $MACCAL_DATA, or maccal's folder in your cache, if not given.
-        keep: keep the downloaded archive, which is otherwise deleted once it is unpacked.
+        keep: leave the downloaded archive, which is otherwise deleted once it is unpacked.
     """
     valid(name)
     if name in embedded():
-        Console().print(Text(f"{name} is embedded: nothing to download"))
+        tell(f"{name} is embedded: nothing to download")
+        answer({"set": name, "folder": None})
         return
     before = {row.name: row.here for row in listing(root)}[name]
     folder = get(name, root, keep=keep)
-    Console().print(
-        Text(f"{name} is {'already ' if before == 'yes' else ''}in {folder}"), soft_wrap=True
-    )
+    tell(f"{name} is {'already ' if before == 'yes' else ''}in {folder}")
+    answer({"set": name, "folder": folder})
 
 
-def check_sets(names: tyro.conf.Positional[tuple[str, ...]] = (), root: Path | None = None) -> None:
+def check_sets(
+    names: Annotated[tyro.conf.Positional[tuple[str, ...]], SETS] = (), root: Path | None = None
+) -> None:
     """Check that data sets are complete, byte for byte where the publisher's checksums are known,
     and that they load.
 
@@ -61,20 +68,14 @@ def check_sets(names: tyro.conf.Positional[tuple[str, ...]] = (), root: Path | N
     for name in names:
         valid(name)
     chosen = names or tuple(row.name for row in listing(root) if row.here != "no")
-    bad, console = 0, Console()
-    for name in chosen:
-        found = problems(name, root)
-        bad += bool(found)
-        console.print(
-            Text(f"{name}:" if found else f"{name}: all is well", style="bold"), soft_wrap=True
-        )
-        for problem in found:
-            console.print(Text(f"  {problem}"), soft_wrap=True)
+    all_found = {name: problems(name, root) for name in chosen}
+    bad = sum(bool(found) for found in all_found.values())
+    for name, found in all_found.items():
+        tell(Text(f"{name}:" if found else f"{name}: all is well", style="bold"))
+        tell(*(f"  {problem}" for problem in found))
+    answer({"folder": data_root(root), "problems": all_found})
     if not chosen:
-        console.print(
-            Text(f"no data sets in {data_root(root)}; `maccal data get NAME` downloads one"),
-            soft_wrap=True,
-        )
+        note(f"no data sets in {data_root(root)}; `maccal data get NAME` downloads one")
     if bad:
         raise ValueError(
             f"{bad} of {len(chosen)} data sets {'has' if bad == 1 else 'have'} problems"
@@ -99,14 +100,3 @@ def embedded() -> list[str]:
 
 def megabytes(size: int | None) -> str:
     return "" if size is None else f"{size / 1e6:,.0f} MB"
-
-
-Verb = (
-    Annotated[Any, tyro.conf.subcommand("list", constructor=list_sets)]
-    | Annotated[Any, tyro.conf.subcommand("get", constructor=get_set)]
-    | Annotated[Any, tyro.conf.subcommand("check", constructor=check_sets)]
-)
-
-
-def data(verb: tyro.conf.OmitArgPrefixes[tyro.conf.OmitSubcommandPrefixes[Verb]]) -> None:
-    """List, download and check data sets."""

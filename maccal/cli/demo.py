@@ -23,21 +23,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from rich.console import Console
-from rich.padding import Padding
 from rich.progress import Progress
-from rich.text import Text
 from torch import Tensor, nn
 
 from maccal.calibration.heads import history_of
 from maccal.calibration.mac_cal import DEFAULT, calibrate_head
 from maccal.calibration.posthoc.temperature import TemperatureScaling
 from maccal.calibration.stage2 import Stage2
+from maccal.cli.output import answer, note, tell
 from maccal.cli.printing import compact
 from maccal.evaluation.evaluated import Compared, Evaluated, measure, paired
 from maccal.evaluation.predictions import Predictions
 from maccal.evaluation.row import row_text
 from maccal.io import npz, write_all
+from maccal.progress import bars
 from maccal.report.evaluation import conclusion, evaluation_page
 
 History = list[dict[str, float]]  # one dict per epoch
@@ -60,9 +59,9 @@ def demo(out: Path = Path("build/demo"), seed: int = 1) -> None:
 
     Args:
         out: folder for demo.report.html, the predictions, their rows, and the features.
-        seed: of the images, the network and its calibration.
+        seed: number that settles the images, the network and its calibration.
     """
-    run_demo(out, seed, console=Console())
+    run_demo(out, seed)
 
 
 @dataclass(frozen=True)
@@ -110,16 +109,13 @@ class Result(NamedTuple):
     report: Path
 
 
-def run_demo(
-    out: Path, seed: int = 1, task: Task = DEFAULT_TASK, console: Console | None = None
-) -> Result:
+def run_demo(out: Path, seed: int = 1, task: Task = DEFAULT_TASK) -> Result:
     """Run it all, print what came out, and write the files of the demo into `out`.
 
     These are the report, the predictions, their rows and the features. Same seed and task, same
     numbers. The global random state and torch's threads are as before afterwards.
     """
-    console = console or Console()
-    with one_thread(), Progress(console=console, transient=True) as progress:
+    with one_thread(), bars(transient=True) as progress:
         made = calibrated(seed, task, progress)
         bar = progress.add_task("measuring", total=None)
         origin = {"seed": seed, **asdict(task)}
@@ -128,19 +124,20 @@ def run_demo(
         page = evaluation_page(models, pairs, made.histories)
         report = save(out, made, models, page)
         progress.remove_task(bar)
-    console.print(compact(models), "")
+    tell(compact(models), "")
     for pair in pairs:
-        show_pair(console, pair)
-    console.print(Text(f"\nreport: {report}"))
+        show_pair(pair)
+    answer({"models": [model.row.content for model in models], "report": report})
+    note(f"report: {report}")
     return Result(models, pairs, made.histories, report)
 
 
-def show_pair(console: Console, pair: Compared) -> None:
+def show_pair(pair: Compared) -> None:
     """In words, how the second model differs from the first."""
-    console.print(Text(f"{pair.second.name} against {pair.first.name}"))
+    tell(f"{pair.second.name} against {pair.first.name}")
     for key in ("ece", "accuracy", "nll"):
         words = conclusion(key, pair.differences[key], [pair.first, pair.second])
-        console.print(Padding(Text(words), (0, 0, 0, 2)))
+        tell(f"  {words}")
 
 
 def measured(predictions: Predictions, resamples: int, origin: dict[str, Any]) -> Evaluated:

@@ -2,22 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
-from rich.console import Console
 from rich.text import Text
 
 from maccal.cli.flags import refuse
+from maccal.cli.output import answer, note, tell
 from maccal.cli.printing import difference_table, ood_tables, shift_tables, table
+from maccal.cli.reading import READING, Reading, settled, told_apart
+from maccal.cli.tasks import evaluate_task
 from maccal.distributed import held
-from maccal.evaluation.evaluated import Evaluated, measure, paired
-from maccal.evaluation.predictions import Kind, Predictions, read
+from maccal.evaluation.evaluated import Compared, Evaluated, measure, paired
+from maccal.evaluation.predictions import Predictions
 from maccal.evaluation.row import row_text
 from maccal.io import readable, write_all
-from maccal.metrics import Difference
 from maccal.report.evaluation import evaluation_page
 from maccal.runs import ood_run, predictions_of, shift_run
 from maccal.runs.beyond import plain_parts
@@ -26,9 +27,9 @@ from maccal.runs.folder import whole_row
 
 def evaluate(
     file: tyro.conf.Positional[Path],
-    compare_with: Annotated[Path | None, tyro.conf.arg(name="compare")] = None,
-    labels: Path | None = None,
-    kind: Kind | None = None,
+    compare_with: Annotated[tuple[Path, ...], tyro.conf.arg(name="compare")] = (),
+    reading: tyro.conf.OmitArgPrefixes[Reading] = READING,
+    task: Literal["classes", "binary", "multilabel"] = "classes",
     bins: int = 15,
     resamples: int = 1000,
     seed: int = 0,
@@ -36,53 +37,70 @@ def evaluate(
     ood: tuple[str, ...] = (),
     shift: bool = False,
     published: bool = False,
+    made: bool = False,
     limit: int | None = None,
     root: Path | None = None,
     device: str | None = None,
 ) -> None:
     """Measure the confidence of predictions in a file or of a run, and write a report.
 
-    A file is .npz, .npy, .csv or .parquet.
+    A file is .npz, .npy, .csv, .json, .jsonl (rows, or samples of lm-evaluation-harness) or
+    .parquet; text may be packed: .csv.gz.
 
     Args:
-        file: logits or probs, and labels; or the folder of a run.
-        compare_with: a second model's predictions of the same rows, or a second run, for a paired
-            test.
-        labels: a .npy file of labels, for a bare .npy array.
-        kind: what a bare .npy array holds, or which to use where a file has both.
-        bins: bins of ECE, AECE, MCE and of the diagram.
-        resamples: draws behind the intervals and null bands.
-        seed: of those draws.
+        file: logits or probs, and labels; the folder of a run; or - for standard input.
+        compare_with: other models' predictions of the same rows, or other runs: each is tested
+            against the first, row by row.
+        reading: how files are read.
+        task: classes, of which one is right; binary, one score of class 1 per row; or multilabel,
+            labels that are each yes or no.
+        bins: number of bins of ECE, AECE, MCE and of the diagram.
+        resamples: number of draws behind the intervals and null bands.
+        seed: number that settles those draws.
         out: folder for <name>.report.html and <name>.row.json; else this one, or the run's own.
         ood: of a run: data sets that it should not be sure about, such as svhn cifar100.
         shift: of a run: measure it on its test images under 15 corruptions at 5 severities too.
-        published: take the corrupted images from the publishers' CIFAR-C files instead of making
-            them.
-        limit: measure ood and shift on so many images a set.
+        published: take the corrupted images from the publishers' CIFAR-C files; by default where
+            their folder is there.
+        made: make the corrupted images here, also where the files are there.
+        limit: number of images of each set for ood and shift; by default all.
         root: folder with the data sets, for ood and shift.
         device: such as cuda, for ood and shift; else the processor.
     """
-    wanted = Beyond(ood, shift, published, limit, root, device)
+    wanted = Beyond(ood, shift, published, made, limit, root, device)
+    if task != "classes":
+        where = f"--task {task}"
+        refuse(where, compare=compare_with, **asdict(wanted))
+        refuse(where, **asdict(replace(reading, labels=None, kind=None)))
+        evaluate_task(file, task, reading.labels, reading.kind, bins, resamples, seed, out)
+        return
     wanted.check(file, out)
-    paths = [file] if compare_with is None else [file, compare_with]
+    paths = [file, *compare_with]
     if all(path.is_dir() for path in paths):
-        refuse("a run", labels=labels, kind=kind)
-    predictions = named_predictions(paths, labels, kind)
-    differences = None
-    if compare_with is not None:
-        differences = paired(*predictions, bins=bins, resamples=resamples, seed=seed)
+        refuse("a run", **vars(reading))
+    predictions = named_predictions(paths, reading)
+    paths = [reading.named(path) for path in paths]
     models = []
     for said, path in zip(predictions, paths, strict=True):
         models.append(measure(said, path, bins=bins, resamples=resamples, seed=seed))
+    pairs = []
+    for said, model in zip(predictions[1:], models[1:], strict=True):
+        found = paired(predictions[0], said, bins=bins, resamples=resamples, seed=seed)
+        pairs.append(Compared(models[0], model, found))
     parts = wanted.measured(file, resamples, seed)
-    page = placed(file, models[0].name, "report.html", out)
+    page = placed(paths[0], models[0].name, "report.html", out)
     with ExitStack() as locks:
         for folder in sorted(paths, key=Path.resolve) if out is None else ():
             if folder.is_dir():  # in one order: else two commands could wait for each other
                 locks.enter_context(held(folder))
         files = files_of(models, paths, parts, out)
-        write_all(files | {page: evaluation_page(models, differences)})
-    show(models, differences, parts, page)
+        write_all(files | {page: evaluation_page(models, pairs)})
+    show(models, pairs, parts)
+    rows = [model.row.content for model in models]
+    differences = [differences_of(pair) for pair in pairs]
+    beyond = plain_parts(parts)
+    answer({"models": rows, "differences": differences, **beyond, "files": [*files, page]})
+    note(f"report: {page}")
 
 
 @dataclass(frozen=True)
@@ -92,6 +110,7 @@ class Beyond:
     ood: tuple[str, ...]
     shift: bool
     published: bool
+    made: bool
     limit: int | None
     root: Path | None
     device: str | None
@@ -105,7 +124,15 @@ class Beyond:
             where = "an evaluation without --ood or --shift"
             refuse(where, limit=self.limit, root=self.root, device=self.device)
         if not self.shift:
-            refuse("an evaluation without --shift", published=self.published)
+            where = "an evaluation without --shift"
+            refuse(where, published=self.published, made=self.made)
+        if self.published and self.made:
+            raise ValueError("--published and --made say the opposite; pass one of them")
+
+    @property
+    def source(self) -> bool | None:
+        """Whether the published files are wanted; None where they are taken if they are there."""
+        return self.published if self.published or self.made else None
 
     def measured(self, folder: Path, resamples: int, seed: int) -> dict[str, Any]:
         """The parts of a row that are asked for."""
@@ -125,7 +152,7 @@ class Beyond:
             parts["shift"] = shift_run(
                 folder,
                 self.root,
-                published=self.published,
+                published=self.source,
                 limit=self.limit,
                 progress=True,
                 device=device,
@@ -133,66 +160,32 @@ class Beyond:
         return parts
 
 
-def show(
-    models: Sequence[Evaluated],
-    differences: Mapping[str, Difference] | None,
-    parts: Mapping[str, Any],
-    page: Path,
-) -> None:
-    """Print the numbers, and where the page is."""
-    console = Console()
+def show(models: Sequence[Evaluated], pairs: Sequence[Compared], parts: Mapping[str, Any]) -> None:
+    """Print the numbers."""
     for model in models:
-        title = Text(model.name, style="bold")
-        console.print(title, table(model), Text(model.numbers["verdict"]), "")
-    if differences:
-        title = Text(f"{models[1].name} minus {models[0].name}")
-        console.print(title, difference_table(differences), "")
+        tell(Text(model.name, style="bold"), table(model), model.numbers["verdict"], "")
+    for pair in pairs:
+        tell(f"{pair.second.name} minus {pair.first.name}", difference_table(pair.differences), "")
     for name, part in parts.items():
-        tables = ood_tables(part) if name == "ood" else shift_tables(part)
-        console.print(*tables, "")
-    console.print(Text(f"report: {page}"))
+        tell(*(ood_tables(part) if name == "ood" else shift_tables(part)), "")
 
 
-def named_predictions(
-    paths: Sequence[Path], labels: Path | None, kind: Kind | None
-) -> list[Predictions]:
-    """The predictions of files and runs, each under a name that no other has."""
-    found = []
-    for path, name in zip(paths, told_apart(paths), strict=True):
-        said = predictions_of(path) if path.is_dir() else read(path, labels=labels, kind=kind)
-        found.append(replace(said, name=name))
+def differences_of(pair: Compared) -> dict[str, Any]:
+    """The difference of two models as plain values."""
+    found: dict[str, Any] = {"first": pair.first.name, "second": pair.second.name}
+    for key, difference in pair.differences.items():
+        found[key] = difference._asdict()
     return found
 
 
-def told_apart(paths: Sequence[Path]) -> list[str]:
-    """Names for the models of one or two files or runs: as much of the paths as tells them apart.
-
-    >>> told_apart([Path("x/old.npz"), Path("x/new.npz")])
-    ['old', 'new']
-    >>> told_apart([Path("x/test.npz"), Path("y/test.npz")])
-    ['x/test', 'y/test']
-    """
-    if len({path.resolve() for path in paths}) < len(paths):
-        raise ValueError(f"{paths[0]} and {paths[1]} are the same; pass another model to --compare")
-    whole = [settled(path) for path in paths]
-    short = [path.name if path.is_dir() else path.stem for path in whole]
-    names = [short, [path.name for path in whole]]
-    for length in range(1, max(len(path.parts) for path in whole)):
-        names.append(
-            [
-                "/".join((*path.parts[-1 - length : -1], name))
-                for path, name in zip(whole, short, strict=True)
-            ]
-        )
-    for one in names:
-        if len({name.casefold() for name in one}) == len(paths):  # to some disks A is a
-            return one
-    return short  # apart by case alone, on a disk that tells
-
-
-def settled(path: Path) -> Path:
-    """From the root of the disk, and without dots; a link keeps its name."""
-    return path.resolve() if path.name in ("", "..") else path.parent.resolve() / path.name
+def named_predictions(paths: Sequence[Path], reading: Reading) -> list[Predictions]:
+    """The predictions of files and runs, each under a name that no other has."""
+    found = []
+    shown = [reading.named(path) for path in paths]
+    for path, name in zip(paths, told_apart(shown), strict=True):
+        said = predictions_of(path) if path.is_dir() else reading.read(path)
+        found.append(replace(said, name=name))
+    return found
 
 
 def files_of(

@@ -4,6 +4,7 @@
     1      a fault in maccal: the traceback, and what to send to its authors;
            or nobody reads what is printed (`| head`)
     2      something to mend, in one line: a file, a setting, a full disk, too little memory
+    3      `maccal monitor` alone: an alarm has fired
     130    Ctrl-C
 
 Nothing here decides what is written: files are whole or not there (maccal.io).
@@ -24,11 +25,11 @@ from collections.abc import Callable
 from importlib.metadata import version
 from lzma import LZMAError
 
-from rich.console import Console
 from rich.text import Text
 from safetensors import SafetensorError
 
 from maccal.io import readable
+from maccal.progress import console
 
 # what readers of damaged files raise beside ValueError and OSError
 DAMAGE = (
@@ -104,7 +105,7 @@ def is_out_of_memory(error: Exception, words: str) -> bool:
 def complain(words: str) -> None:
     """One line on stderr."""
     drop_output_if_full()
-    Console(stderr=True).print(Text(f"maccal: {readable(words)}", style="red"), soft_wrap=True)
+    console().print(Text(f"maccal: {readable(words)}", style="red"), soft_wrap=True)
 
 
 def drop_output_if_full() -> None:

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from maccal.cli.output import answer, note, tell
 from maccal.evaluation.evaluated import Evaluated
 from maccal.evaluation.row import Row
 from maccal.metrics import METRICS, Difference, Summary
@@ -20,7 +20,9 @@ from maccal.runs import run_of
 def show_run(folder: Path) -> None:
     """A run's numbers, and where they are."""
     row = run_of(folder)[1]
-    Console().print(compact([row]), Text(row.verdict or ""), "", Text(f"wrote {folder}"))
+    tell(compact([row]), row.verdict or "")
+    answer({"folder": folder, "row": row.content})
+    note(f"wrote {folder}")
 
 
 def table(model: Evaluated) -> Table:

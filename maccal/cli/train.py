@@ -39,10 +39,10 @@ def train_with(usual: Recipe) -> Callable[..., None]:
             method: vanilla, acls, ls, mbls, mixup, mit, fl, flsd, dfl, cpc, mmce, plp, balcal; tst,
                 vtst and maccal, which give a vanilla network a new head; or both, such as
                 acls+maccal.
-            seed: of weights, order and augmentation.
-            limit: train on so many images only, the same share of every class.
-            settings: of the method, such as gamma=2 or gammas=5,3,3; else its authors' for that
-                data set and network.
+            seed: number that settles weights, order and augmentation.
+            limit: number of images to train on, the same share of every class; by default all.
+            settings: choices of the method, such as gamma=2 or gammas=5,3,3; else its authors' for
+                that data set and network.
             recipe: rates, epochs and augmentation.
             root: folder with the data sets; else $MACCAL_DATA, else the user's cache folder.
             runs: folder for the run, <data>-<model>-<method>-s<seed>.
@@ -58,6 +58,11 @@ def train_with(usual: Recipe) -> Callable[..., None]:
                 show_run(folder)
 
     return train
+
+
+def train_of(words: Sequence[str]) -> Callable[..., None]:
+    """The verb for a command line, whose data set settles the usual recipe."""
+    return train_with(usual_recipe(words))
 
 
 def parsed(settings: tuple[str, ...]) -> dict[str, Any]:

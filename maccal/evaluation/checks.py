@@ -133,8 +133,10 @@ OPTIONAL = {
     "shift.kinds": NAMES,
     "shift.severities": COUNTS,
     "shift.ece_pooled": FRACTIONS,
+    "shift.ece_mean": FRACTIONS,
     "shift.overall": RECORD,
     "shift.overall.ece_pooled_mean": FRACTION,
+    "shift.overall.ece": FRACTION,
     "motivation": RECORD,
     "files": RECORD,
     "notes": RECORD,
@@ -171,7 +173,13 @@ MASKED = {
     "edges": "e",
     "histogram": "rb",
 }
-ARRAYS = {"map": MAP, "curve": CURVE, "inference": MASKED, "retraining": MASKED}
+ARRAYS = {
+    "map": MAP,
+    "curve": CURVE,
+    "inference": MASKED,
+    "retraining": MASKED,
+    "regrowth": MASKED,
+}
 INTEGERS = ("labels", "rows", "count")
 
 
@@ -244,8 +252,10 @@ def shown(value: Any) -> str:
 def check_lengths(values: Values) -> None:
     """What must be as long as something else, or be there because of it."""
     shift = values.get("shift", {})
-    if len(shift.get("ece_pooled", [])) != len(shift.get("severities", [])):
-        raise Wrong("shift.ece_pooled and shift.severities are not of the same length")
+    levels = shift.get("severities", [])
+    for key, without in (("ece_pooled", []), ("ece_mean", levels)):
+        if len(shift.get(key, without)) != len(levels):
+            raise Wrong(f"shift.{key} and shift.severities are not of the same length")
     if "severities" in shift and not shift["severities"]:
         raise Wrong("shift.severities is empty")
     ran = values.get("ran", {})

@@ -30,6 +30,7 @@ from maccal.evaluation.pace import SECONDS as SECONDS
 from maccal.evaluation.pace import too_long
 from maccal.metrics import Difference, Summary, summary
 from maccal.metrics.arguments import check_bins, check_count
+from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array
 from maccal.metrics.paired import RowNumbers, compare_rows
 from maccal.metrics.resampling import LEVEL
@@ -68,6 +69,7 @@ def compare_calibrators(
     labels: Array,
     *,
     inputs: Inputs = "logits",
+    classes: Classes | None = None,
     z: Array | None = None,
     names: Sequence[str] | None = None,
     folds: int = 5,
@@ -80,7 +82,8 @@ def compare_calibrators(
     """Cross-fit these calibrators of FAMILY, and MaC-Cal on features z, and say which to use.
 
     Without names all that take about `seconds` or less for their fits. Numbers are of the first of
-    `repeats` ways to split the rows into folds; the others only say what they would advise.
+    `repeats` ways to split the rows into folds; the others only say what they would advise. Labels
+    may be names where `classes` has them in the order of the columns.
 
     >>> rng = np.random.default_rng(0)
     >>> labels = rng.integers(3, size=600)
@@ -89,7 +92,7 @@ def compare_calibrators(
     'temperature'
     """
     known_names(names)
-    numbers, codes = fit_inputs(logits, labels, inputs)
+    numbers, codes = fit_inputs(logits, labels, inputs, classes)
     values, y = numbers.numpy(), codes.numpy()
     features = None if z is None else checked_features(z, len(y))
     folds = check_count(folds, "folds", least=2, most=len(y) // 2)

@@ -39,25 +39,28 @@ class Compared:
 
 
 def measure(
-    predictions: Predictions, path: Path, *, bins: int, resamples: int, seed: int
+    predictions: Predictions, path: Path | str, *, bins: int, resamples: int, seed: int
 ) -> Evaluated:
     """A model measured, from its predictions; the row names the file they came from."""
     predictions = replace(predictions, name=readable(predictions.name))
     numbers = predictions.summary(bins=bins, resamples=resamples, seed=seed)
-    how = Measured(file=readable(path.name), resamples=resamples, seed=seed)
+    how = Measured(file=readable(Path(path).name), resamples=resamples, seed=seed)
     return Evaluated(
         predictions.name, numbers, predictions.bins(bins), row(predictions, numbers, how)
     )
 
 
-def paired(first: Predictions, second: Predictions, **settings: int) -> dict[str, Difference]:
+def paired(
+    first: Predictions, second: Predictions, *, bins: int = 15, resamples: int = 1000, seed: int = 0
+) -> dict[str, Difference]:
     """Second minus first on the same rows; ValueError where the labels show that they are not."""
     if not np.array_equal(first.labels, second.labels):
         raise ValueError(
             f"{first.name} and {second.name} do not have the same labels; "
             "a paired test needs the same rows in the same order"
         )
-    return compare(first.probs, second.probs, first.labels, **settings)
+    probs = (first.probs, second.probs)
+    return compare(*probs, first.labels, bins=bins, resamples=resamples, seed=seed)
 
 
 def diagram_numbers(

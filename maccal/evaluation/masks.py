@@ -35,6 +35,8 @@ Numbers = dict[str, np.ndarray]
 # multiply the weights (Eq. 8): the straight-through gradients of Stage2.ablation("masked") leave
 # the confidence where it was, at every ratio
 MOTIVATION = Stage2.ablation("restricted", epochs=5, refresh="epoch")
+# The other reading: weights are zeroed when the mask is drawn, and grow again (Stage2.ablation)
+REGROWTH = Stage2.ablation("restricted", "regrow")
 DRAWN: Mapping[str, Callable[[Bins], float]] = {
     "accuracy": lambda sums: float(sums.correct.sum() / sums.n),
     "confidence": lambda sums: float(sums.confidence.sum() / sums.n),
@@ -80,6 +82,7 @@ def masked_retraining(
     ratios: Sequence[float],
     *,
     config: Stage2 = MOTIVATION,
+    start: tuple[Array, Array | None] | None = None,
     seeds: Sequence[int] = (1, 2, 3),
     bins: int = 15,
     progress: bool = False,
@@ -87,8 +90,9 @@ def masked_retraining(
     """The same numbers for classifiers retrained under masks, one for each ratio and seed.
 
     The draws are the seeds; a ratio is at most 0.99. `train` and `test` are features and labels.
-    The classifiers start from fresh weights, and predict without masks, with the expected weights
-    of `config`, whose q0 is replaced by each ratio's.
+    The classifiers start from fresh weights, or with REGROWTH from `start`, the classifier as
+    trained. They predict without masks, with the weights of `config`, whose q0 is replaced by each
+    ratio's: expected ones, or those that grew.
     """
     levels = check_ratios(ratios, 1 - FEWEST)
     if not seeds:
@@ -107,7 +111,8 @@ def masked_retraining(
         *train,
         configs=[changed for _, changed in pairs],
         seeds=[seed for seed, _ in pairs],
-        classes=classes,
+        start=start,
+        classes=None if start is not None else classes,
         progress=progress,
     )
     with torch.no_grad():

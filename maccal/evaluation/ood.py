@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from maccal.metrics import auroc, energy, fpr95, max_logit, max_softmax, negative_entropy
-from maccal.metrics.inputs import Array, check_logits
+from maccal.metrics.inputs import Array, as_tensor, check_logits
 from maccal.metrics.resampling import centred
 
 RATES = {"auroc": auroc, "fpr95": fpr95}
@@ -58,7 +58,7 @@ def ood(
 
 def check_one_network(sets: Sequence[Array]) -> None:
     """ValueError unless all logits have the same number of classes."""
-    widths = sorted({len(logits[0]) for logits in sets})
+    widths = sorted({as_tensor(logits, "logits").shape[1] for logits in sets})
     if len(widths) > 1:
         found = " and ".join(map(str, widths))
         raise ValueError(f"logits of {found} classes; all sets must go through the same network")

@@ -46,7 +46,8 @@ class Ran:
     """What was run: every choice, and which of them are not the method's own.
 
     `changes` names those, as "settings.alpha", "calibration.gamma" or "feedback"; their values are
-    where the names say.
+    where the names say. "calibration.as_printed" has none: it is a variant with a name, and the
+    changes are those that it does not make.
     """
 
     data: str
@@ -101,7 +102,8 @@ class Ran:
         for change in self.changes:
             where, _, key = change.partition(".")
             if where == stage:
-                found.append(worded(key, chosen.get(key)))
+                # what is no choice is the name of a variant
+                found.append(worded(key, chosen[key]) if key in chosen else key)
         if stage == "calibration" and "feedback" in self.changes:
             found.append(str(self.feedback))
         return found
@@ -221,7 +223,7 @@ def row_of(content: Mapping[str, Any], path: Path, where: str = "") -> Row:
 # Files
 
 
-def write_row(path: Path, row: Row) -> Path:
+def write_row(path: Path | str, row: Row) -> Path:
     """One row; ValueError for numbers that JSON cannot say."""
     return write(path, row_text(row))
 
@@ -231,8 +233,9 @@ def row_text(row: Row) -> str:
     return json.dumps(sealed(row.content, ROW), indent=1, allow_nan=False) + "\n"
 
 
-def read_row(path: Path) -> Row:
+def read_row(path: Path | str) -> Row:
     """What write_row wrote, or wrote in format 1; FileError otherwise."""
+    path = Path(path)
     values = parse_json(read_bytes(path, LARGEST_JSON), path)
     if values.get("format") == f"maccal {OLD_ROW}":
         row = row_of(converted(unsealed(values, OLD_ROW, path), path), path)
@@ -241,16 +244,17 @@ def read_row(path: Path) -> Row:
     return row_of(unsealed(values, ROW, path), path)
 
 
-def write_rows(path: Path, rows: Iterable[Row]) -> Path:
+def write_rows(path: Path | str, rows: Iterable[Row]) -> Path:
     """One row per line, in the order given."""
     return write_lines(path, ROWS, [sealed(row.content, ROW) for row in rows])
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path | str) -> list[Row]:
     """What write_rows wrote, or wrote in format 1.
 
     FileError otherwise, which for rows of version 0 says how to upgrade them.
     """
+    path = Path(path)
     if is_sealed(path, OLD_ROWS):
         rows = read_old_rows(path)
         say_older(path)

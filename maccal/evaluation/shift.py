@@ -5,7 +5,8 @@
     published_shift(network, 10, ...)    the same from the published CIFAR-10-C and CIFAR-100-C
 
 ECE has 15 bins throughout, and each mean over corruptions is divided by their number.
-Cost: 75 times the prediction of the test images, and up to five seconds for each 10,000 to corrupt.
+Cost: 75 times the prediction of the test images, and up to five seconds for each 10,000 to corrupt,
+which a cache saves all networks but the first.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.progress import track
 from torch import nn
 
 from maccal.data import Split
-from maccal.data.corruptions import CORRUPTIONS, Corrupt
+from maccal.data.corruptions import CORRUPTIONS, Corrupt, folder_of, stored
 from maccal.data.download import data_root
 from maccal.data.pixels import Pixels
 from maccal.data.readers import FOLDERS, SEVERITIES, one_severity, open_cifar_c
@@ -26,6 +26,7 @@ from maccal.data.split import subset
 from maccal.distributed import my_rank
 from maccal.io import FileError
 from maccal.metrics import Bins, nll, top_label
+from maccal.progress import track
 from maccal.training import predict
 
 Cell = tuple[str, int]  # a corruption and its severity
@@ -41,6 +42,7 @@ def shift(
     severities: Sequence[int] = SEVERITIES,
     seed: int = 1,
     limit: int | None = None,
+    cache: Path | None = None,
     progress: bool = False,
 ) -> dict[str, Any]:
     """Accuracy, ECE and NLL of a network under corruptions of these images, made here.
@@ -49,20 +51,25 @@ def shift(
     mean over corruptions (as in the paper's figure), and `ece_pooled`, that of all their rows
     together. `overall` has the means of the tables, `ece_pooled`, which is the ECE of all rows, and
     `ece_pooled_mean`, the mean of ece_pooled over severities. `limit` keeps so many images, every
-    class in its share.
+    class in its share. `cache` is a folder where the corrupted images are kept for other networks.
     """
     names, levels = checked(kinds, severities)
     chosen = split.rows(subset(split.labels.numpy(), limit))
-    images = made(chosen, names, levels, seed)
+    images = made(chosen, names, levels, seed, cache)
     numbers = measured(network, images, pixels, names, levels, progress)
     return {"source": "made", "seed": seed} | numbers
 
 
-def made(split: Split, kinds: list[str], severities: list[int], seed: int) -> Images:
+def made(
+    split: Split, kinds: list[str], severities: list[int], seed: int, cache: Path | None
+) -> Images:
     """The images under one corruption and severity at a time."""
     images = split.images.expand(-1, 3, -1, -1)  # one channel is shown three times, as Pixels does
+    folder = None if cache is None else folder_of(images, cache)
     for kind, level in product(kinds, severities):
-        yield (kind, level), Split(Corrupt(kind, level, seed)(images), split.labels)
+        corrupt = Corrupt(kind, level, seed)
+        worse = corrupt(images) if folder is None else stored(corrupt, images, folder)
+        yield (kind, level), Split(worse, split.labels)
 
 
 def published_shift(
@@ -138,7 +145,7 @@ def measured(
     losses: dict[Cell, float] = {}
     quiet = not progress or my_rank()[0] > 0
     total = len(kinds) * len(severities)
-    for cell, split in track(images, "corruptions", total=total, disable=quiet, transient=True):
+    for cell, split in track(images, "corruptions", total=total, disable=quiet):
         logits = predict(network, split.images, pixels)
         sums[cell] = Bins.of(*top_label(logits.double().softmax(1), split.labels))
         losses[cell] = nll(logits=logits, labels=split.labels)

@@ -1,4 +1,5 @@
-"""Predictions as a table: what its header must say, what its labels may be, and its .csv form.
+"""Predictions as a table: what its header must say, what its labels may be, and its .csv form,
+which may be packed as .csv.gz.
 
     label,prob_0,prob_1         class indices, or
     label,prob_cat,prob_dog     class names, in the header and as labels
@@ -18,7 +19,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from maccal.evaluation.arrays import reading
-from maccal.io import FileError, open_regular
+from maccal.evaluation.packed import opened
+from maccal.io import FileError
 
 Kind = Literal["logits", "probs"]
 PREFIXES: dict[str, Kind] = {
@@ -132,8 +134,8 @@ class ClassIndex:
 
 
 def read_csv(path: Path) -> Columns:
-    """The scores, labels and class names of a .csv file."""
-    with reading(path, "a table of numbers"), open_regular(path) as file:
+    """The scores, labels and class names of a .csv file, or of a .csv.gz."""
+    with reading(path, "a table of numbers"), opened(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig")
         names = [column.strip() for column in next(csv.reader(text), [])]
         if not names:

@@ -9,6 +9,8 @@ from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Made = TypeVar("Made")
+CONSTANTS = {"True": True, "False": False, "None": None}
+NAMES = {int: "a whole number", float: "a number", bool: "True or False", type(None): "None"}
 
 
 def typed(kind: type[Made], values: Mapping[str, Any]) -> Made:
@@ -28,6 +30,37 @@ def typed(kind: type[Made], values: Mapping[str, Any]) -> Made:
         if name in hints and not fits(value, hints[name]):
             raise ValueError(f"{name} is {str(value)[:100]!r}")
     return kind(**plain)
+
+
+def coerced(value: Any, hint: Any) -> Any:
+    """The value, or what the same word of a command line means for a field of this type.
+
+    ValueError where it is neither. The command line has only floats, and words.
+
+    >>> coerced(8.0, int | None), coerced("False", bool), coerced(0.1, float)
+    (8, False, 0.1)
+    """
+    readings = [value]
+    if isinstance(value, float) and value.is_integer():
+        readings.append(int(value))
+    if isinstance(value, str) and value in CONSTANTS:
+        readings.append(CONSTANTS[value])
+    for reading in readings:
+        if fits(reading, hint):
+            return reading
+    raise ValueError(f"{str(value)[:100]!r}; pass {described(hint)}")
+
+
+def described(hint: Any) -> str:
+    """
+    >>> described(int | None), described(Literal["sgd", "adam"])
+    ('a whole number or None', 'sgd or adam')
+    """
+    if get_origin(hint) is Literal:
+        return " or ".join(get_args(hint))
+    if get_origin(hint) in (Union, UnionType):
+        return " or ".join(described(option) for option in get_args(hint))
+    return NAMES.get(hint, str(hint))
 
 
 def tupled(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from maccal.features.lookup import ROUNDING, Walk, alike, has_twin, hashed, stor
 from maccal.features.running import Runner, device_of, frozen, unwrap
 from maccal.features.taps import tapped
 from maccal.metrics.inputs import first
+from maccal.progress import bars
 
 __all__ = ["Features", "extract", "find_head", "put_head", "replace_head"]
 
@@ -269,7 +270,7 @@ def extract(
     inner, prefix = unwrap(model)
     run = Runner(inner, device_of(inner) if device is None else torch.device(device), autocast)
     work = Extractor(run, without_prefix(head, prefix), dtype, cached=cache is not None)
-    with frozen(inner), Progress(disable=not progress or my_rank()[0] > 0) as bar:
+    with frozen(inner), bars(shown=progress and my_rank()[0] == 0, transient=True) as bar:
         walked = walks_of(loader, bar)
         if cache is None:
             return in_memory(work, walked)

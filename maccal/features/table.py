@@ -64,7 +64,7 @@ class FeatureTable:
     def __init__(
         self,
         z: Array,
-        y: Array,
+        y: Array | None,
         name: str,
         *,
         labelled: bool = True,
@@ -262,7 +262,7 @@ def measure(table: FeatureTable, name: str) -> Standard:
     return Standard((centre + shift).float().cpu(), scale if scale > 0 else 1.0)
 
 
-def check_classes(y: Array, rows: int, name: str) -> Tensor:
+def check_classes(y: Any, rows: int, name: str) -> Tensor:
     """Class indices as int64, one per row, of at least two classes."""
     if y is None:
         raise ValueError(f"the labels of {name} are None; pass a class index for each row: {rows}")

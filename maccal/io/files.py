@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from maccal.io.errors import FileError
 from maccal.io.locks import NOFOLLOW, abandoned, take_lock
@@ -25,13 +25,14 @@ BINARY: int = getattr(os, "O_BINARY", 0)  # this is only there
 # Writing
 
 
-def write(path: Path, data: str | bytes) -> Path:
+def write(path: Path | str, data: str | bytes) -> Path:
     """Write the whole file, or leave the old one as it was; folders are made as needed."""
     return write_with(path, lambda part: part.write_bytes(as_bytes(data)))
 
 
-def write_with(path: Path, writer: Callable[[Path], object]) -> Path:
+def write_with(path: Path | str, writer: Callable[[Path], object]) -> Path:
     """The same for a writer that needs a path: it is given the part, which exists and is empty."""
+    path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with new_part(path.parent, path.name) as part:
@@ -46,11 +47,12 @@ def write_with(path: Path, writer: Callable[[Path], object]) -> Path:
     return path
 
 
-def write_all(files: Mapping[Path, str | bytes]) -> None:
+def write_all(files: Mapping[Any, str | bytes]) -> None:
     """Write all of these files, or none if one cannot be written; FileError says which one."""
     with ExitStack() as stack:
         parts: dict[Path, Path] = {}
-        for path, data in files.items():
+        for name, data in files.items():
+            path = Path(name)
             try:
                 parts[path] = written_part(path, data, stack)
             except OSError as error:
@@ -59,7 +61,7 @@ def write_all(files: Mapping[Path, str | bytes]) -> None:
                 raise FileError(path, "cannot be written: it is a folder")
         for path, part in parts.items():
             part.replace(path)
-    for folder in {path.parent for path in files}:
+    for folder in {path.parent for path in parts}:
         flush(folder)
 
 
@@ -77,12 +79,13 @@ def as_bytes(data: str | bytes) -> bytes:
 
 
 @contextmanager
-def new_part(folder: Path, name: str) -> Iterator[Path]:
+def new_part(folder: Path | str, name: str) -> Iterator[Path]:
     """A new, empty, hidden file, locked while it is written.
 
     Its name is random, so nobody can have put a link there. It is gone afterwards unless renamed.
     What killed writers of the same file left behind is removed first.
     """
+    folder = Path(folder)
     sweep(folder, name)
     while True:
         part = folder / f".{name[:SHORT]}.{secrets.token_hex(8)}.part"
@@ -98,9 +101,9 @@ def new_part(folder: Path, name: str) -> Iterator[Path]:
         os.close(handle)
 
 
-def flush(path: Path) -> None:
+def flush(path: Path | str) -> None:
     """Wait until the file, or the names in the folder, are on the disk."""
-    if os.name == "nt" and path.is_dir():
+    if os.name == "nt" and Path(path).is_dir():
         return  # Windows has no such call for folders
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -109,13 +112,13 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
-def sweep(folder: Path, name: str | None = None) -> None:
+def sweep(folder: Path | str, name: str | None = None) -> None:
     """Remove the parts of processes that no longer exist: all parts, or those of one file.
 
     A part that is being written is locked, and stays. If the file system has no locks, all stay.
     """
     stem = "*" if name is None else f"{glob.escape(name[:SHORT])}.*"
-    for part in folder.glob(f".{stem}.part"):
+    for part in Path(folder).glob(f".{stem}.part"):
         try:
             handle = os.open(part, os.O_RDONLY | NOFOLLOW | NONBLOCK)
         except OSError:  # gone meanwhile, or a link, which is not ours
@@ -130,7 +133,7 @@ def sweep(folder: Path, name: str | None = None) -> None:
 # Reading
 
 
-def open_regular(path: Path) -> IO[bytes]:
+def open_regular(path: Path | str) -> IO[bytes]:
     """The file, open for reading; FileError if it is not a regular file, before it can hang."""
     try:
         handle = os.open(path, os.O_RDONLY | NONBLOCK | BINARY)
@@ -144,7 +147,7 @@ def open_regular(path: Path) -> IO[bytes]:
     return os.fdopen(handle, "rb")
 
 
-def read_bytes(path: Path, most: int | None = None) -> bytes:
+def read_bytes(path: Path | str, most: int | None = None) -> bytes:
     """All bytes of a regular file; FileError if it has more than `most`."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size

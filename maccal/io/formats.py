@@ -39,7 +39,7 @@ def canonical(values: Mapping[str, Any]) -> bytes:
     return json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
 
 
-def check_format(found: object, kind: str, path: Path, where: str = "") -> None:
+def check_format(found: object, kind: str, path: Path | str, where: str = "") -> None:
     if found == f"maccal {kind}":
         return
     said = "no format" if found is None else f"format {str(found)[:60]!r}"
@@ -50,7 +50,7 @@ def check_format(found: object, kind: str, path: Path, where: str = "") -> None:
 # One JSON object
 
 
-def parse_json(text: str | bytes, path: Path, where: str = "") -> dict[str, Any]:
+def parse_json(text: str | bytes, path: Path | str, where: str = "") -> dict[str, Any]:
     """One JSON object; FileError for anything else, nesting too deep and doubled keys included."""
     try:
         values = json.loads(text, object_pairs_hook=distinct)
@@ -81,7 +81,9 @@ def sealed(values: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return {"format": f"maccal {kind}", "checksum": total, **plain}
 
 
-def unsealed(values: Mapping[str, Any], kind: str, path: Path, where: str = "") -> dict[str, Any]:
+def unsealed(
+    values: Mapping[str, Any], kind: str, path: Path | str, where: str = ""
+) -> dict[str, Any]:
     """The values of a sealed object; FileError unless format and checksum are right."""
     rest = dict(values)
     check_format(rest.pop("format", None), kind, path, where)
@@ -90,12 +92,12 @@ def unsealed(values: Mapping[str, Any], kind: str, path: Path, where: str = "") 
     return rest
 
 
-def write_json(path: Path, kind: str, values: Mapping[str, Any]) -> Path:
+def write_json(path: Path | str, kind: str, values: Mapping[str, Any]) -> Path:
     """Write a sealed JSON object; ValueError for numbers that JSON does not have, such as NaN."""
     return write(path, json.dumps(sealed(values, kind), indent=1, allow_nan=False) + "\n")
 
 
-def read_json(path: Path, kind: str) -> dict[str, Any]:
+def read_json(path: Path | str, kind: str) -> dict[str, Any]:
     """What write_json wrote; FileError otherwise."""
     return unsealed(parse_json(read_bytes(path, LARGEST_JSON), path), kind, path)
 
@@ -103,7 +105,7 @@ def read_json(path: Path, kind: str) -> dict[str, Any]:
 # Bytes, and JSON lines, behind a header line
 
 
-def write_sealed(path: Path, kind: str, data: bytes | memoryview) -> Path:
+def write_sealed(path: Path | str, kind: str, data: bytes | memoryview) -> Path:
     """Write any bytes behind a header line."""
     header = {
         "format": f"maccal {kind}",
@@ -119,7 +121,7 @@ def write_sealed(path: Path, kind: str, data: bytes | memoryview) -> Path:
     return write_with(path, header_and_data)
 
 
-def read_sealed(path: Path, kind: str) -> bytes:
+def read_sealed(path: Path | str, kind: str) -> bytes:
     """What write_sealed wrote; FileError otherwise."""
     with open_regular(path) as file:
         line = file.readline(HEADER)
@@ -133,13 +135,13 @@ def read_sealed(path: Path, kind: str) -> bytes:
     return data
 
 
-def write_lines(path: Path, kind: str, records: list[dict[str, Any]]) -> Path:
+def write_lines(path: Path | str, kind: str, records: list[dict[str, Any]]) -> Path:
     """Write JSON lines behind a header line: one object per line."""
     lines = [json.dumps(record, allow_nan=False) + "\n" for record in records]
     return write_sealed(path, kind, "".join(lines).encode())
 
 
-def read_lines(path: Path, kind: str) -> list[dict[str, Any]]:
+def read_lines(path: Path | str, kind: str) -> list[dict[str, Any]]:
     """What write_lines wrote; FileError otherwise."""
     lines = read_sealed(path, kind).decode().splitlines()
     return [parse_json(line, path, f"line {number}: ") for number, line in enumerate(lines, 2)]
@@ -148,7 +150,9 @@ def read_lines(path: Path, kind: str) -> list[dict[str, Any]]:
 # Tensors and arrays
 
 
-def write_tensors(path: Path, kind: str, tensors: Mapping[str, "Tensor"], **notes: Any) -> Path:
+def write_tensors(
+    path: Path | str, kind: str, tensors: Mapping[str, "Tensor"], **notes: Any
+) -> Path:
     """Write named tensors as a safetensors file.
 
     All notes are one entry of its metadata, as several entries would have no fixed order.
@@ -160,7 +164,7 @@ def write_tensors(path: Path, kind: str, tensors: Mapping[str, "Tensor"], **note
     return write(path, safetensors.torch.save(plain, {"maccal": json.dumps(about)}))
 
 
-def read_tensors(path: Path, kind: str) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
+def read_tensors(path: Path | str, kind: str) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
     """The tensors and notes that write_tensors wrote; FileError otherwise."""
     import safetensors.torch
 

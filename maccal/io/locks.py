@@ -46,8 +46,9 @@ def abandoned(handle: int) -> bool:
 
 
 @contextmanager
-def locked(folder: Path, *, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
+def locked(folder: Path | str, *, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
     """Hold the folder's lock; `waiting` is called once if another process has it."""
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR | NOFOLLOW, 0o666)
     try:

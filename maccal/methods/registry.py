@@ -22,6 +22,7 @@ from maccal.methods import losses
 from maccal.methods.balcal import balcal, dual
 from maccal.methods.mixing import mit_objective, mixup_objective
 from maccal.methods.plp import cuts_of, plp_objective
+from maccal.methods.values import checked
 from maccal.models import Net
 from maccal.plugins import check_name
 from maccal.training.objective import Objective
@@ -66,6 +67,8 @@ class Method:
     network: Callable[[Net, int], Any] = unchanged
     # Stage II: the name of its calibrator. None for a method of stage I.
     second: str | None = None
+    # The words that may be the value of a setting, for those that are words.
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 CIFARS = ("cifar10", "cifar100")
@@ -124,6 +127,7 @@ METHODS: dict[str, Method] = {
         "CVPR 2023",
         lambda network, **settings: mit_objective(**settings),
         {"alpha": 1.0, "margin": 0.0, "where": "logits"},  # MIT-L; where="all" is MIT-A
+        words={"where": ("logits", "all")},
     ),
     "fl": Method(
         "FL",
@@ -161,10 +165,12 @@ METHODS: dict[str, Method] = {
         "Kumar, Sarawagi, Jain: Trainable Calibration Measures for Neural Networks "
         "from Kernel Mean Embeddings. ICML 2018",
         of_loss(losses.mmce),
-        # form="as coded" is that of public code, about 1 / 64 as strong at batches of 128
-        {"weight": 2.0, "form": "weighted"},
+        # the form of all public code, about 1 / 64 of the formula at batches of 128
+        {"weight": 2.0, "form": "as coded"},
         plain={"weight": 0.0},
-        invented="weight 2 with the published formula: it was chosen for the form as coded",
+        invented="weight 2: that of Mukhoti et al. 2020 for this form on CIFAR; "
+        "the authors give weights for texts only",
+        words={"form": ("as coded", "weighted", "unweighted")},
     ),
     "plp": Method(
         "PLP",
@@ -179,14 +185,16 @@ METHODS: dict[str, Method] = {
         "Jordahn, Olmos: Decoupling Feature Extraction and Classification Layers "
         "for Calibrated Neural Networks. ICML 2024",
         second="tst",
-        invented="the width of the head, 128: the default of the authors' classes",
+        invented="the width of the head, 128: the default of the authors' classes; "
+        "features are cached, where the authors augment and run the body in train mode",
     ),
     "vtst": Method(
         "VTST",
         "Jordahn, Olmos: Decoupling Feature Extraction and Classification Layers "
         "for Calibrated Neural Networks. ICML 2024",
         second="vtst",
-        invented="the width of the head, 128: the default of the authors' classes",
+        invented="the width of the head, 128: the default of the authors' classes; "
+        "features are cached, where the authors augment and run the body in train mode",
     ),
     "balcal": Method(
         "BalCAL",
@@ -287,14 +295,15 @@ def settings_of(
     {'margin': 10.0, 'alpha': 0.2}
     """
     row = METHODS[name]
-    changes = changes or {}
-    for key in changes:
+    own = {}
+    for key, value in (changes or {}).items():
         if key not in row.settings:
             known = f"its settings are {', '.join(row.settings)}" if row.settings else "it has none"
             raise ValueError(f"{name} has no setting {key!r}; {known}")
+        own[key] = checked(f"{name}: {key}", value, row.settings[key], row.words.get(key))
     return {
         **row.settings,
         **row.own.get((data, ANY), {}),
         **row.own.get((data, model), {}),
-        **changes,
+        **own,
     }

@@ -8,14 +8,24 @@ plain array of real numbers (complex, quantised, sparse, ...).
 import math
 import operator
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.masked import MaskedTensor
 
-Array = Any  # numpy array, torch tensor, or anything numpy.asarray understands
+
+class SupportsArray(Protocol):
+    """What numpy.asarray reads: numpy arrays, torch tensors, columns of pandas, pyarrow, polars."""
+
+    def __array__(self) -> np.ndarray: ...
+
+
+# What public functions take. Those that check it take Any, for it may be anything.
+Array: TypeAlias = Tensor | np.ndarray | SupportsArray | Sequence[float] | Sequence[Sequence[float]]
+Same: TypeAlias = Any  # what they return: a tensor for a tensor, otherwise a numpy array
 
 MOST_BINS = 10_000  # bounds the memory of classes x bins; no real data set fills more
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
@@ -24,7 +34,7 @@ SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
 NUMBERS = (*FLOATS, *SIGNED, *UNSIGNED, torch.uint8, torch.bool)
 
 
-def as_tensor(values: Array, name: str) -> Tensor:
+def as_tensor(values: Any, name: str) -> Tensor:
     """A tensor over the caller's memory, with a copy only if one is needed."""
     if isinstance(values, Tensor):
         return plain_tensor(values, name)
@@ -61,7 +71,7 @@ def plain_tensor(tensor: Tensor, name: str) -> Tensor:
     return signed
 
 
-def as_array(values: Array, name: str) -> np.ndarray:
+def as_array(values: Any, name: str) -> np.ndarray:
     """The values as numpy sees them."""
     try:
         array = np.asarray(values)
@@ -75,7 +85,7 @@ def as_array(values: Array, name: str) -> np.ndarray:
     return array
 
 
-def refuse_missing(values: Array, name: str) -> None:
+def refuse_missing(values: Any, name: str) -> None:
     """ValueError if an entry is masked or missing: numpy would read what lies under the mask."""
     if isinstance(values, np.ma.MaskedArray):
         refuse_rows(np.ma.getmaskarray(values), name, "masked")
@@ -151,7 +161,7 @@ def shortened(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def check_given(probs: Array | None, labels: Array, logits: Array | None) -> None:
+def check_given(probs: Array | None, labels: Array | None, logits: Array | None) -> None:
     """ValueError unless labels and exactly one of probabilities and logits are given."""
     if (probs is None) == (logits is None):
         raise ValueError("pass either probs or logits=..., exactly one of them")

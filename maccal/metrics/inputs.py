@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from maccal.metrics.arguments import Array as Array
+from maccal.metrics.arguments import Same as Same
 from maccal.metrics.arguments import as_tensor as as_tensor
 
 kernels: ModuleType | None
@@ -27,10 +29,16 @@ except ImportError:  # installed without a C compiler
 
 BLOCK = 1 << 20  # elements read at a time: 4 MB of float32, so that a second look finds it in cache
 STRETCH = 32_000  # elements of a vector at a time: from 32,768 on torch uses its thread pool
+ONE_SCORE = "for a binary score s call binary_summary, or pass the two columns (1 - s, s)"
 SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}  # float32 and float64 rows: 1e-3
+ROUNDED = 0.1  # a row whose sum is off by less was probably rounded
+
+# What to do instead, where the mistake is a common one
+NAMED = "pass classes=[...] with the names in the order of the columns"
+NORMALISE = "divide each row by its sum: normalise=True, --normalise on the command line"
 
 
-def like(result: Tensor, source: Array) -> Array:
+def like(result: Tensor, source: Array) -> Same:
     """The result in the caller's own kind of array."""
     return result if isinstance(source, Tensor) else result.numpy()
 
@@ -62,28 +70,28 @@ def first(mask: Tensor) -> int:
     return int(mask.to(torch.uint8).argmax())
 
 
-def matrix(values: Array, name: str) -> Tensor:
+def matrix(values: Any, name: str) -> Tensor:
     """An N x K floating-point tensor with N >= 1 and K >= 2; the values are not looked at."""
     tensor = as_tensor(values, name)
     if tensor.ndim != 2:
-        hint = "; for a binary score s pass the two columns (1 - s, s)" if tensor.ndim == 1 else ""
+        hint = f"; {ONE_SCORE}" if tensor.ndim == 1 else ""
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected (rows, classes){hint}")
     if tensor.shape[0] == 0:
         raise ValueError(f"{name} is empty: there are no rows to measure")
     if tensor.shape[1] < 2:
-        raise ValueError(f"{name} has one column; expected a column for each class, at least two")
+        raise ValueError(f"{name} has one column; expected one for each class; {ONE_SCORE}")
     if not tensor.is_floating_point():
         raise ValueError(f"{name} has dtype {tensor.dtype}; expected floating point")
     return tensor.contiguous()
 
 
-def check_labels(labels: Array, predictions: Tensor) -> Tensor:
+def check_labels(labels: Any, predictions: Tensor) -> Tensor:
     """Class indices within 0 .. K - 1, one for each row of the N x K predictions.
 
     As int64, on the device of the predictions.
     """
     rows, classes = predictions.shape
-    tensor = as_tensor(labels, "labels")
+    tensor = label_tensor(labels)
     check_label_shape(tensor, rows, classes)
     if tensor.is_floating_point() or tensor.dtype == torch.bool:
         expected = "expected integer class indices: labels.astype(int)"
@@ -99,9 +107,32 @@ def check_labels(labels: Array, predictions: Tensor) -> Tensor:
     return tensor
 
 
+def label_tensor(labels: Array) -> Tensor:
+    """The labels as numbers; of names, ValueError that says how to pass them."""
+    try:
+        return as_tensor(labels, "labels")
+    except ValueError:
+        name = first_name(labels)
+        if name is None:
+            raise
+        raise ValueError(f"labels are names, such as {name!r}; {NAMED}") from None
+
+
+def first_name(labels: Any) -> str | None:
+    """The first label, if it is text."""
+    try:
+        label = next(iter(labels), None)
+    except TypeError:
+        return None
+    return str(label) if isinstance(label, str) else None
+
+
 def check_label_shape(labels: Tensor, rows: int, classes: int) -> None:
     shape = tuple(labels.shape)
     if shape == (rows, classes):
+        if bool((labels.sum(1) != 1).any()):
+            fix = "several labels per row are measured by multilabel_summary(probs, labels)"
+            raise ValueError(f"labels have shape {shape} and are not one-hot; {fix}")
         fix = "pass class indices: labels.argmax(1)"
         raise ValueError(f"labels have shape {shape}, as if one-hot; {fix}")
     if labels.ndim != 1:
@@ -180,11 +211,16 @@ def row_error(row: Tensor, index: int) -> ValueError:
         return not_finite("probs", row, index)
     low = float(row.min())
     high = float(row.max())
+    total = float(row.sum(dtype=torch.float64))
+    if low >= 0 and abs(total - 100) < 100 * ROUNDED:
+        seen = f"probs row {index} sums to {total:.6g}: these look like percentages"
+        return ValueError(f"{seen}; {NORMALISE}")
     if low < 0 or high > 1.5:
         seen = f"probs row {index} ranges from {low:.4g} to {high:.4g}"
         return ValueError(f"{seen}: these look like logits; pass logits=..., or softmax(logits)")
-    total = float(row.sum(dtype=torch.float64))
     fix = "pass softmax probabilities, or logits=... for logits"
+    if abs(total - 1) < ROUNDED:
+        fix = f"if they were rounded, {NORMALISE}"
     return ValueError(f"probs row {index} sums to {total:.6g}, not 1; {fix}")
 
 
@@ -206,7 +242,7 @@ def check_rows(probs: Tensor, totals: Tensor, lowest: Tensor) -> None:
             raise row_error(probs[index], index)
 
 
-def check_probs(probs: Array) -> Tensor:
+def check_probs(probs: Any) -> Tensor:
     """Probabilities as an N x K tensor.
 
     Every value in [0, 1], every row summing to 1 within the precision of its type.
@@ -217,7 +253,7 @@ def check_probs(probs: Array) -> Tensor:
     return tensor
 
 
-def check_logits(logits: Array) -> Tensor:
+def check_logits(logits: Any) -> Tensor:
     """Finite logits as an N x K tensor of float32 or float64."""
     tensor = matrix(logits, "logits")
     tensor = tensor if tensor.dtype == torch.float64 else tensor.float()
@@ -232,7 +268,7 @@ def row_sums(block: Tensor) -> Tensor:
     return block.sum(1, dtype=torch.float64 if block.dtype == torch.float64 else torch.float32)
 
 
-def softmax(logits: Array) -> Array:
+def softmax(logits: Array) -> Same:
     """Probabilities from logits, row by row.
 
     >>> import numpy as np
@@ -242,7 +278,7 @@ def softmax(logits: Array) -> Array:
     return like(torch.softmax(check_logits(logits), 1), logits)
 
 
-def top_label(probs: Array, labels: Array) -> tuple[Array, Array]:
+def top_label(probs: Array, labels: Array) -> tuple[Same, Same]:
     """Confidence (the largest probability of each row) and whether that class is the label.
 
     Of classes that share the largest probability the first counts, as with argmax. A row sums to

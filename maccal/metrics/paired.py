@@ -16,6 +16,7 @@ from torch import Tensor
 
 from maccal.metrics.arguments import check_bins, generator
 from maccal.metrics.binning import assign, equal_width_edges
+from maccal.metrics.given import Classes, plain
 from maccal.metrics.inputs import Array, check_confidence, top_label
 from maccal.metrics.miscalibration import ece
 from maccal.metrics.resampling import LEVEL, Z, batches, centred
@@ -43,13 +44,16 @@ def compare(
     second: Array,
     labels: Array,
     *,
+    classes: Classes | None = None,
+    normalise: bool = False,
     bins: int = 15,
     resamples: int = 1000,
     seed: int = 0,
 ) -> dict[str, Difference]:
     """Accuracy, ECE, NLL and Brier of the second model minus those of the first.
 
-    Each with its interval and p-value. `first` and `second` are probabilities of the same rows.
+    Each with its interval and p-value. `first` and `second` are probabilities of the same rows;
+    classes and normalise as in `summary`.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.uniform(0.6, 1, 4000)
@@ -59,6 +63,8 @@ def compare(
     >>> result["ece"].difference > 0.1, result["ece"].real, result["accuracy"].difference
     (True, True, 0.0)
     """
+    first, _ = plain(first, labels, normalise=normalise)
+    second, labels = plain(second, labels, classes=classes, normalise=normalise)
     pair = RowNumbers.of(first, labels), RowNumbers.of(second, labels)
     return compare_rows(*pair, bins=check_bins(bins), resamples=resamples, seed=seed)
 

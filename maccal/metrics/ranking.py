@@ -13,6 +13,7 @@ import torch
 from maccal.metrics.arguments import check_share
 from maccal.metrics.inputs import (
     Array,
+    Same,
     check_confidence,
     check_logits,
     check_probs,
@@ -144,22 +145,22 @@ def share_passed(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     return np.r_[0.0, (len(scores) - below) / len(scores)]
 
 
-def max_softmax(probs: Array) -> Array:
+def max_softmax(probs: Array) -> Same:
     """OOD score: the largest probability."""
     return like(check_probs(probs).amax(1), probs)
 
 
-def negative_entropy(probs: Array) -> Array:
+def negative_entropy(probs: Array) -> Same:
     """OOD score: minus the entropy of the probabilities, in nats."""
     p = check_probs(probs)
     return like(torch.xlogy(p, p).sum(1), probs)
 
 
-def max_logit(logits: Array) -> Array:
+def max_logit(logits: Array) -> Same:
     """OOD score: the largest logit."""
     return like(check_logits(logits).amax(1), logits)
 
 
-def energy(logits: Array) -> Array:
+def energy(logits: Array) -> Same:
     """OOD score: log sum exp of the logits (minus the free energy of Liu et al. 2020)."""
     return like(torch.logsumexp(check_logits(logits), 1), logits)

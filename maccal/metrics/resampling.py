@@ -24,7 +24,7 @@ from torch import Tensor
 from maccal.metrics.arguments import check_bins, check_count, check_share, generator
 from maccal.metrics.binning import assign, equal_width_edges, mass_edges
 from maccal.metrics.bins import Bins
-from maccal.metrics.inputs import Array, as_tensor, check_confidence, like
+from maccal.metrics.inputs import Array, Same, as_tensor, check_confidence, like
 from maccal.metrics.miscalibration import by_confidence, smooth_error, to_grid
 from maccal.metrics.ranking import best_aurc, harmonic
 
@@ -87,7 +87,7 @@ def bootstrap(
     return centred(metric(*data), np.array(draws), level, (-np.inf, np.inf))
 
 
-def same_length(arrays: Sequence[Array]) -> int:
+def same_length(arrays: Sequence[Same]) -> int:
     if not arrays or any(a.ndim == 0 or len(a) == 0 for a in arrays):
         fix = "pass at least one array of at least one row"
         raise ValueError(f"there are no rows to draw from; {fix}")

@@ -50,7 +50,9 @@ def accuracy(probs: Array, labels: Array) -> float:
     return float(as_tensor(top_label(probs, labels)[1], "correct").double().mean())
 
 
-def nll(probs: Array | None = None, labels: Array = None, *, logits: Array | None = None) -> float:
+def nll(
+    probs: Array | None = None, labels: Array | None = None, *, logits: Array | None = None
+) -> float:
     """Mean negative log likelihood of the labels, in nats.
 
     Infinite if a label has probability 0.
@@ -64,7 +66,7 @@ def nll(probs: Array | None = None, labels: Array = None, *, logits: Array | Non
 
 
 def brier(
-    probs: Array | None = None, labels: Array = None, *, logits: Array | None = None
+    probs: Array | None = None, labels: Array | None = None, *, logits: Array | None = None
 ) -> float:
     """Mean squared distance between the probabilities and the one-hot label, between 0 and 2.
 
@@ -77,7 +79,7 @@ def brier(
 
 
 def nll_split(
-    probs: Array | None = None, labels: Array = None, *, logits: Array | None = None
+    probs: Array | None = None, labels: Array | None = None, *, logits: Array | None = None
 ) -> Split:
     """NLL as refinement + calibration.
 
@@ -94,7 +96,7 @@ def nll_split(
 
 
 def brier_split(
-    probs: Array | None = None, labels: Array = None, *, logits: Array | None = None
+    probs: Array | None = None, labels: Array | None = None, *, logits: Array | None = None
 ) -> Split:
     """Brier as refinement + calibration.
 
@@ -107,7 +109,9 @@ def brier_split(
     return splits(rows, score_rows(rows).mean(1), nll=False)[1]
 
 
-def as_scores(probs: Array | None, labels: Array, logits: Array | None) -> tuple[Tensor, Tensor]:
+def as_scores(
+    probs: Array | None, labels: Array | None, logits: Array | None
+) -> tuple[Tensor, Tensor]:
     """Checked log-probabilities or logits (which differ by a constant per row), and labels."""
     check_given(probs, labels, logits)
     scores = log_probs(check_probs(probs)) if logits is None else check_logits(logits)

@@ -25,6 +25,7 @@ from torch import Tensor
 from maccal.metrics.arguments import check_bins, check_given
 from maccal.metrics.binning import TICK, settled
 from maccal.metrics.bins import Bins
+from maccal.metrics.given import Classes, plain
 from maccal.metrics.inputs import (
     SUM_TOLERANCE,
     Array,
@@ -68,14 +69,19 @@ class Stream:
     def of(
         cls,
         probs: Array | None = None,
-        labels: Array = None,
+        labels: Array | None = None,
         *,
         logits: Array | None = None,
+        classes: Classes | None = None,
+        normalise: bool = False,
         bins: int = 15,
     ) -> "Stream":
-        """One batch of probabilities, or logits, and labels."""
+        """One batch of probabilities, or logits, and labels; classes and normalise as in
+        `summary`.
+        """
         check_given(probs, labels, logits)
         bins = check_bins(bins)
+        probs, labels = plain(probs, labels, logits, classes=classes, normalise=normalise)
         given = matrix(logits, "logits") if probs is None else matrix(probs, "probs")
         fast = kernels is not None and given.device.type == "cpu"
         if probs is None and not (fast and given.dtype != torch.float64):

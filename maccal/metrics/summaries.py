@@ -7,7 +7,7 @@ null band by binomial counts per class and bin.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from maccal.metrics import miscalibration, ranking
 from maccal.metrics.arguments import check_bins, check_given
 from maccal.metrics.binning import assign
 from maccal.metrics.bins import Bins
+from maccal.metrics.given import Classes, plain
 from maccal.metrics.inputs import (
     Array,
     blocks,
@@ -27,6 +28,7 @@ from maccal.metrics.inputs import (
     scan,
     top_label,
 )
+from maccal.metrics.notebooks import Line, frame_of, html_table
 from maccal.metrics.resampling import (
     LEVEL,
     Interval,
@@ -39,6 +41,9 @@ from maccal.metrics.resampling import (
 )
 from maccal.metrics.scores import NullScore, Split, as_scores, log_probs, null_scores, splits
 from maccal.metrics.softmaxes import Rows, score_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # ECE sees gaps of either sign; the KS error sees a small gap that all rows share
 TESTED = ("ece", "ks")
@@ -90,17 +95,60 @@ def metric_of(name: str) -> Metric:
 
 
 class Summary(dict[str, Any]):
-    """A plain dict of numbers that prints as a table."""
+    """A plain dict of numbers that prints, and shows in a notebook, as a table."""
 
     def __str__(self) -> str:
-        lines = [f"{self['n']:,} rows, {self['classes']} classes, {self['bins']} bins"]
-        for metric in METRICS:
-            for name in (metric, f"{metric}{BINNED}"):
-                if name in self:
-                    lines.append(self.line(name))
+        lines = [self.heading]
+        for name in self.names:
+            lines.append(self.line(name))
         if "verdict" in self:
             lines.append(self["verdict"])
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        """The table, so that a prompt shows it too; a part of a summary is a dict."""
+        return str(self) if "n" in self else super().__repr__()
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))  # IPython would show the dict, as of any other
+
+    def _repr_html_(self) -> str:
+        return html_table(self.heading, self.lines(), self.get("verdict", ""))
+
+    def to_frame(self) -> "pd.DataFrame":
+        """A pandas DataFrame: one row per metric, by the name that it has in this dict.
+
+        Columns: label, value and, with intervals, low, high, null_low, null_high. What else the
+        summary says (n, classes, verdict, ...) is in `.attrs`.
+
+        >>> probs = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]])
+        >>> summary(probs, [0, 1, 1]).to_frame().loc["ece", "value"].round(3)
+        np.float64(0.4)
+        """
+        return frame_of(self, self.lines())
+
+    @property
+    def heading(self) -> str:
+        counts = {"n": "rows", "classes": "classes", "bins": "bins"}
+        return ", ".join(f"{self[key]:,} {word}" for key, word in counts.items() if key in self)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the numbers that are shown; a stream's may end in _binned."""
+        found = []
+        for metric in METRICS:
+            found += [name for name in (metric, f"{metric}{BINNED}") if name in self]
+        return found
+
+    def lines(self) -> list[Line]:
+        """Every number with its label and its texts."""
+        found = []
+        for name in self.names:
+            label, percent, meaning = metric_of(name)
+            value = show(self[name], percent)
+            bands = [span(self, key, percent) for key in (name, f"{name}_null")]
+            found.append(Line(name, label, meaning, value, *bands))
+        return found
 
     def line(self, name: str) -> str:
         """One number with its label and, if they are there, its interval and null band."""
@@ -145,15 +193,20 @@ def span(numbers: Summary, key: str, percent: bool) -> str:
 
 def summary(
     probs: Array | None = None,
-    labels: Array = None,
+    labels: Array | None = None,
     *,
     logits: Array | None = None,
+    classes: Classes | None = None,
+    normalise: bool = False,
     bins: int = 15,
     interval: bool = False,
     resamples: int = 1000,
     seed: int = 0,
 ) -> Summary:
     """Every metric of one model, as fractions.
+
+    Labels are class indices, or names with `classes=["cat", "dog"]` in the order of the columns.
+    With normalise=True each row of probs is divided by its sum (percentages, rounded numbers).
 
     With interval=True also `<name>_low/_high`, `<name>_null_low/_null_high`, the `p_value` of
     perfect calibration (from ECE and KS error, corrected for looking twice), and the `verdict` in
@@ -167,6 +220,7 @@ def summary(
     """
     check_given(probs, labels, logits)
     bins = check_bins(bins)
+    probs, labels = plain(probs, labels, logits, classes=classes, normalise=normalise)
     if probs is None:
         rows, (confidence, correct), by_class = of_logits(logits, labels, bins)
     else:
@@ -174,8 +228,8 @@ def summary(
     per_row = score_rows(rows)
     parts = splits(rows, per_row.mean(1))
 
-    n, classes = rows.scores.shape
-    result = Summary(n=n, classes=classes, bins=bins)
+    n, columns = rows.scores.shape
+    result = Summary(n=n, classes=columns, bins=bins)
     result.update(top_label_metrics(confidence, correct, bins))
     result["classwise_ece"] = by_class.ece()
     for name, scores, part in zip(PROPER, per_row, parts, strict=True):
@@ -198,7 +252,7 @@ PROPER = ("nll", "brier")  # the proper scores, in the order that scores.py give
 Top = tuple[Tensor, Tensor]  # confidence and whether it was right
 
 
-def of_probs(probs: Array, labels: Array, bins: int) -> tuple[Rows, Top, Bins]:
+def of_probs(probs: Any, labels: Any, bins: int) -> tuple[Rows, Top, Bins]:
     """Scores, top label and classwise bins of probabilities, which are checked once."""
     p = matrix(probs, "probs")
     top = top_label(p, labels)
@@ -206,7 +260,7 @@ def of_probs(probs: Array, labels: Array, bins: int) -> tuple[Rows, Top, Bins]:
     return rows, top, Bins.of_checked_classes(p, rows.labels, bins)
 
 
-def of_logits(logits: Array, labels: Array, bins: int) -> tuple[Rows, Top, Bins]:
+def of_logits(logits: Any, labels: Any, bins: int) -> tuple[Rows, Top, Bins]:
     """The same of logits, whose probabilities are made block by block, never all at once."""
     rows = Rows.of(*as_scores(None, labels, logits))
     by_class = Bins.empty(bins, classes=rows.scores.shape[1])

@@ -65,7 +65,8 @@ def sheet(name: str, title: str, about: str, columns: Sequence[Column], rows: Ro
     of_cells: set[str] = set()
     for _, entries in rows:
         of_cells |= {entry.erratum for entry in entries if entry.erratum}
-    of_all = {row["erratum"] for row in paper.table(name) if "erratum" in row} - of_cells
+    printed = paper.table(name) if name in paper.TABLES else []
+    of_all = {row["erratum"] for row in printed if "erratum" in row} - of_cells
     notes = {key: note(key) for key in ERRATA if key in of_cells}
     general = [note(key) for key in ERRATA if key in of_all]
     return Sheet(name, title, about, columns, marked(columns, rows), notes, general)

@@ -6,9 +6,9 @@ many rows each holds. A dot outside it with its interval clear of the diagonal i
 inside it is not. Bins that hold few rows are pale. Below, how the rows are spread over the bins.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol, overload
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,8 +18,10 @@ from matplotlib.ticker import MultipleLocator
 from scipy.special import bdtr, ndtri
 
 from maccal.report.look import LINES, Theme, legend_below, short, style, write
+from maccal.report.notebooks import new_figure
 
 if TYPE_CHECKING:  # the report draws rows, and need not wait for torch
+    from maccal.metrics.given import Classes
     from maccal.metrics.inputs import Array
 
 LEVEL = 0.95  # as in metrics.resampling
@@ -105,31 +107,96 @@ def quantile(q: float, count: np.ndarray, p: np.ndarray) -> np.ndarray:
     return high.astype(np.float64)
 
 
+@overload
 def reliability(
-    probs: "Array | Mapping[str, Array]", labels: "Array", *, bins: int = 15, seed: int = 0
-) -> Figure:
+    probs: "Array | Mapping[str, Array]",
+    labels: "Array",
+    *,
+    ax: None = None,
+    title: str = "",
+    classes: "Classes | None" = None,
+    normalise: bool = False,
+    bins: int = 15,
+    seed: int = 0,
+) -> Figure: ...
+
+
+@overload
+def reliability(
+    probs: "Array | Mapping[str, Array]",
+    labels: "Array",
+    *,
+    ax: Axes,
+    title: str = "",
+    classes: "Classes | None" = None,
+    normalise: bool = False,
+    bins: int = 15,
+    seed: int = 0,
+) -> Axes: ...
+
+
+def reliability(
+    probs: "Array | Mapping[str, Array]",
+    labels: "Array",
+    *,
+    ax: Axes | None = None,
+    title: str = "",
+    classes: "Classes | None" = None,
+    normalise: bool = False,
+    bins: int = 15,
+    seed: int = 0,
+) -> Figure | Axes:
     """The reliability diagram of one model, or of several side by side: `reliability({"before": p,
     "after": q}, labels)`.
 
-    Returns a matplotlib Figure: `.savefig("reliability.svg")`, or show it in a notebook.
+    Returns a matplotlib Figure: a notebook shows it, `.savefig("reliability.svg")` writes it. With
+    `ax` one model is drawn there, without the histogram, and the axes are returned. `title` stands
+    above it. Labels may be names where `classes` has them in the order of the columns; normalise
+    divides each row by its sum.
     """
-    models = probs if isinstance(probs, Mapping) else {"": probs}
-    return plot_reliability([prepare_model(p, labels, bins, n, seed) for n, p in models.items()])
+    given = probs if isinstance(probs, Mapping) else {title: probs}
+    if not given or (ax is not None and len(given) > 1):
+        room = "ax has room for one" if given else "pass at least one"
+        raise ValueError(f"{len(given)} models to draw; {room}")
+    models = []
+    for name, said in given.items():
+        models.append(prepare_model(said, labels, bins, name, seed, classes, normalise))
+    if ax is not None:
+        draw_diagram(ax, replace(models[0], name=title or models[0].name), Theme(), first=True)
+        ax.set_xlabel("confidence", color=Theme().quiet, fontsize=9)
+        return ax
+    above = title if isinstance(probs, Mapping) else ""
+    return plot_reliability(models, title=above, new=new_figure)
 
 
-def prepare_model(probs: "Array", labels: "Array", bins: int, name: str, seed: int) -> Reliability:
+def prepare_model(
+    probs: "Array",
+    labels: "Array",
+    bins: int,
+    name: str,
+    seed: int,
+    classes: "Classes | None" = None,
+    normalise: bool = False,
+) -> Reliability:
     # here, for the report draws rows, and need not wait for torch
     from maccal.evaluation.evaluated import diagram_numbers
+    from maccal.metrics.given import plain
 
+    probs, labels = plain(probs, labels, classes=classes, normalise=normalise)
     sums, numbers = diagram_numbers(probs, labels, bins, seed)
     return prepare_reliability(sums, numbers, name)
 
 
-def plot_reliability(models: list[Reliability], theme: Theme | None = None) -> Figure:
-    """One panel per model, with a histogram below each."""
+def plot_reliability(
+    models: list[Reliability],
+    theme: Theme | None = None,
+    title: str = "",
+    new: Callable[..., Figure] = Figure,
+) -> Figure:
+    """One panel per model, with a histogram below each; `new` makes the empty figure."""
     theme = theme or Theme()
     rows, columns = grid(len(models))
-    figure = Figure(figsize=(3.9 * columns + 0.5, 5.35 * rows + 0.45), facecolor=theme.paper)
+    figure = new(figsize=(3.9 * columns + 0.5, 5.35 * rows + 0.45), facecolor=theme.paper)
     figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.06, hspace=0.0)
     heights = [4.0, 1.0] * rows
     axes = figure.subplots(2 * rows, columns, squeeze=False, height_ratios=heights, sharex=True)
@@ -150,6 +217,8 @@ def plot_reliability(models: list[Reliability], theme: Theme | None = None) -> F
         "calibrated, 95 %": theme.band,
     }
     legend_below(figure, theme, patches, 3 if columns == 1 else 5)
+    if title:
+        figure.suptitle(title, color=theme.ink, fontsize=13, parse_math=False)
     return figure
 
 

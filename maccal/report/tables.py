@@ -1,5 +1,5 @@
-"""The paper's five tables in its layout, filled with our rows: ours large, the paper's number small
-beside it.
+"""The paper's five tables in its layout, and its Fig. 5 as a table, filled with our rows: ours
+large, the paper's number small beside it.
 
 Columns are those of the paper and, before them, our own networks where they are others; beside
 those stands the mean of the paper's networks on that data set. A cell without a run is a dash, and
@@ -13,7 +13,7 @@ from statistics import fmean, median
 from typing import Any
 
 from maccal.bench import paper
-from maccal.bench.claims import ablated
+from maccal.bench.ablations import READINGS, ablated
 from maccal.bench.lines import Book, Line, Rows, Setting
 from maccal.bench.paper import TITLES, YARDSTICKS
 from maccal.bench.titles import SETS, title
@@ -27,13 +27,19 @@ LABELS = {
     "auroc": "AUROC",
     "fpr95": "FPR95",
 }
+# of a row's shift: the label of each column, and which way is better
+SHIFTED = {
+    "accuracy": ("accuracy", 1),
+    "ece_pooled_mean": ("ECE, pooled", -1),
+    "ece": ("ECE, mean", -1),
+}
 UP = ("accuracy", "auroc")  # better when larger
 
 
 def tables(rows: Rows) -> list[Sheet]:
-    """Tables 1 to 5."""
+    """Tables 1 to 5, and the numbers of Fig. 5."""
     book = Book.of(rows)
-    return [table1(book), ood(book), combine(book), cost(book), ablation(book)]
+    return [table1(book), ood(book), combine(book), cost(book), ablation(book), shift(book)]
 
 
 def networks(book: Book, name: str, methods: Sequence[str]) -> list[Setting]:
@@ -187,10 +193,12 @@ def seconds(book: Book, setting: Setting, method: str) -> Entry:
 
 def ablation(book: Book) -> Sheet:
     steps = dict.fromkeys((row["row"], row["component"]) for row in paper.table("ablation"))
-    found = {}
-    for setting in book.settings:
-        found[setting] = [ablated(book, setting, step) for step, _ in steps]
-    ours = [setting for setting, lines in found.items() if any(lines[1:-1])]
+    found: dict[tuple[Setting, str], list[Line | None]] = {}
+    for setting, reading in product(book.settings, READINGS):
+        found[setting, reading] = [ablated(book, setting, step, reading) for step, _ in steps]
+    measured = [key for key, lines in found.items() if any(lines[1:-1])]
+    ours = list(dict.fromkeys(setting for setting, _ in measured))
+    readings = [one for one in READINGS if one == "forward" or one in dict(measured).values()]
     settings = [*ours, *papers_own(ours)]
     cells = list(product(settings, ("accuracy", "ece", "aece", "mce")))
     columns = []
@@ -198,21 +206,66 @@ def ablation(book: Book) -> Sheet:
         group = f"{setting.title}, {setting.model}"
         columns.append(Column(group, LABELS[key], 0 if key == "accuracy" else -1))
     rows = []
-    for number, (step, component) in enumerate(steps):
+    for reading, (number, (step, component)) in product(readings, enumerate(steps)):
+        if number == 0 and reading != "forward":
+            continue  # the network as trained is the same by every reading
         entries = []
         for setting, key in cells:
-            line = found[setting][number] if setting in found else None
+            lines = found.get((setting, reading))
             printed = paper.published("ablation", row=step, data=setting.data)
-            entries.append(percent([line], key, printed))
-        rows.append((component if number == 0 else f"+ {component}", entries))
+            entries.append(percent([lines[number] if lines else None], key, printed))
+        rows.append((step_label(component, number, reading), entries))
     default = [percent([book.get(setting, "maccal")], key) for setting, key in cells]
     if any(math.isfinite(entry.value) for entry in default):
         rows.append(("the default here: all of it, with a linear head", default))
     about = (
-        "In per cent; each line adds to the one above, up to the paper's whole method. The first "
+        "In per cent; each line adds to the one above, up to the paper's whole method. Masks "
+        "multiply the weights in the forward pass, unless a line says that they grow again. The "
+        "first "
         "is the network as trained; the paper's network is DenseNet-121."
     )
     return sheet("ablation", "Table 5: ablation", about, columns, rows)
+
+
+def shift(book: Book) -> Sheet:
+    """The paper has a figure alone."""
+    methods = list(TITLES)
+    where = sets_of(book, methods, ("cifar10", "cifar100"))
+    cells = list(product(where, SHIFTED))
+    columns = [Column(data.title, *SHIFTED[key]) for data, key in cells]
+    rows = []
+    for method in with_yardsticks(book, methods):
+        entries = []
+        for data, key in cells:
+            entries.append(percent(lines_of(book, where[data], method), f"shift.overall.{key}"))
+        rows.append((title(method), entries))
+    about = (
+        "Under fifteen corruptions at five severities, in per cent. Pooled: the ECE of all "
+        "corruptions of a severity together, in which opposite errors of two corruptions cancel; "
+        "mean: of the ECEs of all corruptions, which are the larger by chance the fewer images "
+        f"there are. {shift_images(book)}"
+    )
+    return sheet("shift", "Fig. 5 in numbers: corrupted images", about, columns, rows)
+
+
+def shift_images(book: Book) -> str:
+    """How many images each corruption has, and who made them."""
+    parts: list[str] = []
+    for line in book.lines:
+        for row in line.runs.values():
+            if row.shift and "n" in row.shift:
+                whose = "published" if row.shift.get("source") == "published" else "corrupted here"
+                parts.append(f"{line.setting.title}: {row.shift['n']:,} test images, {whose}")
+    return f"{'; '.join(sorted(set(parts)))}." if parts else ""
+
+
+def step_label(component: str, number: int, reading: str) -> str:
+    """
+    >>> step_label("mask", 1, "forward"), step_label("mask", 1, "regrow")
+    ('+ mask', '+ mask (weights grow again)')
+    """
+    label = component if number == 0 else f"+ {component}"
+    return label if reading == "forward" else f"{label} (weights grow again)"
 
 
 def papers_own(ours: Sequence[Setting]) -> list[Setting]:

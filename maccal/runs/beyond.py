@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from maccal.data import load
+from maccal.data.download import data_root
 from maccal.data.pixels import PIXELS
+from maccal.data.readers import has_cifar_c
 from maccal.data.split import subset
 from maccal.distributed import held
 from maccal.evaluation.ood import ood
@@ -24,9 +26,11 @@ from maccal.evaluation.shift import published_shift, shift
 from maccal.runs.folder import load_run, predictions_of, read_config, run_of
 from maccal.training import predict
 
+CIFARS = ("cifar10", "cifar100")  # whose corruptions are published
+
 
 def ood_run(
-    folder: Path,
+    folder: Path | str,
     sets: Sequence[str],
     root: Path | str | None = None,
     *,
@@ -70,30 +74,34 @@ def size_of(images: Tensor) -> str:
 
 
 def shift_run(
-    folder: Path,
+    folder: Path | str,
     root: Path | str | None = None,
     *,
-    published: bool = False,
+    published: bool | None = None,
+    cache: Path | None = None,
     device: torch.device | str = "cpu",
     **choices: Any,
 ) -> dict[str, Any]:
     """What `shift` says of a run's test images, or `published_shift` of the published files.
 
-    `choices` are theirs.
+    By default the published files are taken where their folder is; the numbers say which under
+    `source`. `cache` is a folder for images that are made here. `choices` are those of both.
     """
     config = read_config(folder)
     data = load(config.data, root)
     pixels = PIXELS[config.data]
     network = load_run(folder, len(data.classes)).to(device)
+    if published is None:
+        published = config.data in CIFARS and has_cifar_c(len(data.classes), data_root(root))
     if not published:
-        return shift(network, data.test, pixels, **choices)
-    if config.data not in ("cifar10", "cifar100"):
+        return shift(network, data.test, pixels, cache=cache, **choices)
+    if config.data not in CIFARS:
         remedy = "leave published out to make them"
         raise ValueError(f"no published corruptions of {config.data}; {remedy}")
     return published_shift(network, len(data.classes), root, pixels, **choices)
 
 
-def extend_row(folder: Path, **parts: Mapping[str, Any]) -> Path:
+def extend_row(folder: Path | str, **parts: Mapping[str, Any]) -> Path:
     """Put "ood" and "shift" numbers into the run's row.json, which keeps all else.
 
     A part that is there is replaced whole.
@@ -101,6 +109,7 @@ def extend_row(folder: Path, **parts: Mapping[str, Any]) -> Path:
     for name in parts:
         if name not in PARTS:
             raise ValueError(f"no part {name!r} of a row; the parts are {', '.join(PARTS)}")
+    folder = Path(folder)
     with held(folder):
         row = replace(run_of(folder)[1], **plain_parts(parts))
         return write_row(folder / "row.json", row)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 import torch
 
@@ -13,7 +13,7 @@ from maccal.calibration.registry import CALIBRATORS
 from maccal.calibration.task import Choices
 from maccal.data.pixels import PIXELS
 from maccal.evaluation.row import Ran, worded
-from maccal.evaluation.typed import fits, tupled, typed
+from maccal.evaluation.typed import coerced, fits, tupled, typed
 from maccal.methods.registry import METHODS, Plan, method, settings_of
 from maccal.models import MODELS
 from maccal.training import precise
@@ -55,7 +55,7 @@ class Config:
         >>> from maccal.calibration import Stage2
         >>> changed = {"settings": {"alpha": 0.5}, "stage2": Stage2.ablation("decaying", gamma=0.9)}
         >>> Config("cifar10", "resnet8", "mixup+maccal", 2, None, Recipe(epochs=45), **changed).name
-        'cifar10-resnet8,epochs=45-mixup,alpha=0.5+maccal,hidden=512,gamma=0.9-s2'
+        'cifar10-resnet8,epochs=45-mixup,alpha=0.5+maccal,start=fresh,hidden=512,gamma=0.9-s2'
         """
         data = f"{self.data}.{self.limit}" if self.limit else self.data
         model = ",".join([self.model, *self.recipe_changes])
@@ -104,9 +104,7 @@ class Config:
         found = [f"settings.{key}" for key in changed(self.settings, own)]
         if plan.second is None or self.stage2 is None:
             return found
-        row = CALIBRATORS[plan.second]
-        usual = asdict(row.settle(row.choices))
-        found += [f"calibration.{key}" for key in changed(asdict(self.stage2), usual)]
+        found += [f"calibration.{word}" for word in told_apart(plan.second, self.stage2)]
         if self.feedback not in (None, "held-out"):
             found.append("feedback")
         return found
@@ -127,19 +125,21 @@ class Config:
             own = settings_of(plan.first, self.data, self.model, self.settings)
             return replace(self, settings=own)
         row = CALIBRATORS[plan.second]
-        choices = row.settle(self.stage2 or row.choices)
+        choices = self.stage2 or row.choices
         first: dict[str, Any] = {}
         second: dict[str, Any] = {}
+        hints = get_type_hints(type(choices))
         for key, value in self.settings.items():
-            if key not in METHODS[plan.first].settings and hasattr(choices, key):
-                second[key] = like(getattr(choices, key), value)
+            if key not in METHODS[plan.first].settings and key in hints:
+                second[key] = of_kind(plan.second, key, value, hints[key])
             else:
                 first[key] = value
         return replace(
             self,
             method=plan.name,
             settings=settings_of(plan.first, self.data, self.model, first),
-            stage2=replace(choices, **second),
+            # what is left open may depend on what was chosen: a bottleneck starts afresh
+            stage2=row.settle(replace(choices, **second)),
             feedback=self.feedback or "held-out",
         )
 
@@ -157,6 +157,33 @@ class Config:
         return chosen | {"versions": versions}
 
 
+def told_apart(calibrator: str, choices: Choices) -> list[str]:
+    """What tells these choices from the calibrator's own: the names of choices.
+
+    First among them may be the name of the variant that they are nearest to. What follows from
+    where the head starts is not said.
+
+    >>> from maccal.calibration import Stage2
+    >>> told_apart("maccal", Stage2(start="fresh").settled(trained=True))
+    ['start']
+    >>> told_apart("maccal", Stage2.paper(gamma=0.5))
+    ['as_printed', 'gamma']
+    """
+    row = CALIBRATORS[calibrator]
+    values = asdict(choices)
+    own = row.choices
+    if "start" in values:
+        own = row.settle(replace(own, start=values["start"]))
+    found = changed(values, asdict(own))
+    if "start" in values and values["start"] != row.settle(row.choices).start:
+        found = ["start", *found]
+    for name, variant in row.variants.items():
+        words = [name, *changed(values, asdict(variant))]
+        if len(words) < len(found):
+            found = words
+    return found
+
+
 def changed(values: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
     """The names of the values that are not as usual.
 
@@ -166,9 +193,12 @@ def changed(values: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
     return [key for key, value in values.items() if value != usual[key]]
 
 
-def like(old: Any, new: Any) -> Any:
-    """A whole number where one is expected; the command line gives all numbers as floats."""
-    return int(new) if isinstance(old, int) and isinstance(new, float) and new.is_integer() else new
+def of_kind(calibrator: str, key: str, value: Any, hint: Any) -> Any:
+    """The value of a choice; ValueError, which names it, for one of another kind."""
+    try:
+        return coerced(value, hint)
+    except ValueError as error:
+        raise ValueError(f"{calibrator}: {key} is {error}") from None
 
 
 def config_of(values: Mapping[str, Any]) -> Config:
@@ -181,8 +211,8 @@ def config_of(values: Mapping[str, Any]) -> Config:
         if second is None:
             raise ValueError(f"method {given['method']!r} with a stage2")
         row = CALIBRATORS[second]
-        # a choice that did not exist when the run was made has its default
-        given["stage2"] = row.settle(typed(type(row.choices), given["stage2"]))
+        # a choice that did not exist when the run was made is as it was before, or has its default
+        given["stage2"] = row.settle(typed(type(row.choices), {**row.before, **given["stage2"]}))
     config = typed(Config, {"limit": None, **given})
     check_choices(config)
     return config

@@ -42,12 +42,12 @@ CONFIG, HISTORY, MODEL = "config 1", "history 1", "model 1"
 MEASURED = {"bins": 15, "resamples": 1000, "seed": 0}
 
 
-def read_config(folder: Path) -> Config:
+def read_config(folder: Path | str) -> Config:
     """The choices of a run.
 
     FileError where its config.json is missing, damaged, or says what no run can have.
     """
-    file = folder / "config.json"
+    file = Path(folder) / "config.json"
     if not file.exists():
         raise FileError(folder, "no config.json; pass a folder that `maccal train` made")
     try:
@@ -67,12 +67,12 @@ def fresh(config: Config, classes: int) -> Any:
         return METHODS[config.plan.first].network(build(config.model, classes), config.seed)
 
 
-def run_of(folder: Path) -> tuple[Config, Row]:
+def run_of(folder: Path | str) -> tuple[Config, Row]:
     """The choices and the row of a finished run.
 
     FileError where it is not finished, or where the two do not belong together.
     """
-    config, file = read_config(folder), folder / "row.json"
+    config, file = read_config(folder), Path(folder) / "row.json"
     if not file.exists():
         raise FileError(folder, f"no row.json: {UNFINISHED}")
     try:
@@ -105,13 +105,12 @@ def check_file(folder: Path, name: str, row: Row) -> None:
         )
 
 
-def read_history(folder: Path) -> History:
+def read_history(folder: Path | str) -> History:
     """What was noted after each epoch."""
-    history = read_lines(folder / "history.jsonl", HISTORY)
+    file = Path(folder) / "history.jsonl"
+    history = read_lines(file, HISTORY)
     if not history:
-        raise FileError(
-            folder / "history.jsonl", "no epochs; it is damaged, or was changed by another program"
-        )
+        raise FileError(file, "no epochs; it is damaged, or was changed by another program")
     return history
 
 
@@ -155,14 +154,16 @@ def said(folder: Path) -> Predictions:
     return read(folder / "test.npz", name=folder.name)
 
 
-def predictions_of(folder: Path) -> Predictions:
+def predictions_of(folder: Path | str) -> Predictions:
     """What the run's network said about the test images."""
+    folder = Path(folder)
     check_file(folder, "test.npz", run_of(folder)[1])
     return said(folder)
 
 
-def load_run(folder: Path, classes: int) -> Any:
+def load_run(folder: Path | str, classes: int) -> Any:
     """The network of a run, in eval mode."""
+    folder = Path(folder)
     config, row = run_of(folder)
     check_file(folder, "model.safetensors", row)
     return read_network(folder, config, classes)

@@ -24,8 +24,8 @@ from maccal.training import fit, predict
 def make_run(
     config: Config,
     *,
-    runs: Path,
-    root: Path | None = None,
+    runs: Path | str,
+    root: Path | str | None = None,
     device: torch.device | str = "cpu",
     every: float = 60.0,
     tensorboard: bool = False,
@@ -36,6 +36,7 @@ def make_run(
     What is there already is not made again. Another process that makes the same run is waited for.
     `every` is the number of seconds between checkpoints.
     """
+    runs = Path(runs)
     device = torch.device(device)
     config = config.settled(device)
     if is_finished(runs / config.name, config):
@@ -70,7 +71,7 @@ def train_run(
     config: Config,
     *,
     runs: Path,
-    root: Path | None,
+    root: Path | str | None,
     device: torch.device,
     every: float,
     tensorboard: bool,

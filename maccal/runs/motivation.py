@@ -9,6 +9,7 @@ import torch
 from maccal.data import load
 from maccal.data.pixels import PIXELS
 from maccal.evaluation.masks import (
+    REGROWTH,
     calibration_curve,
     logit_map,
     masked_inference,
@@ -22,7 +23,9 @@ from maccal.runs.second import Batches
 RATIOS = tuple(ratio / 10 for ratio in range(10))  # of weights masked, in Fig. 1
 
 
-def motivation_run(folder: Path, root: Path | None = None, *, rows: int = 1000) -> dict[str, Any]:
+def motivation_run(
+    folder: Path | str, root: Path | str | None = None, *, rows: int = 1000
+) -> dict[str, Any]:
     """Map, angles and curve of its logits and, of a linear head as trained, what masks do to it."""
     config = read_config(folder)
     said = predictions_of(folder)
@@ -41,8 +44,14 @@ def motivation_run(folder: Path, root: Path | None = None, *, rows: int = 1000) 
     assert data.train is not None
     pixels = PIXELS[config.data]
     network = load_run(folder, len(data.classes))
-    train = extract(network, Batches(data.train, pixels), head="head", cache=folder / "features")
+    train = extract(
+        network, Batches(data.train, pixels), head="head", cache=Path(folder) / "features"
+    )
     test = extract(network, Batches(data.test, pixels), head="head")
     head = network.head
-    masks = masked_inference(head.weight.detach(), head.bias.detach(), *test, RATIOS)
-    return found | {"inference": masks, "retraining": masked_retraining(train, test, RATIOS)}
+    start = (head.weight.detach(), head.bias.detach())
+    return found | {
+        "inference": masked_inference(*start, *test, RATIOS),
+        "retraining": masked_retraining(train, test, RATIOS),
+        "regrowth": masked_retraining(train, test, RATIOS, config=REGROWTH, start=start),
+    }

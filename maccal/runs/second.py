@@ -46,10 +46,10 @@ class Batches:
 
 
 def calibrate_run(
-    folder: Path,
+    folder: Path | str,
     config: Config | None = None,
     *,
-    root: Path | None = None,
+    root: Path | str | None = None,
     device: torch.device | str = "cpu",
     progress: bool = False,
     **changes: Any,
@@ -59,6 +59,7 @@ def calibrate_run(
     `changes` are those of the config: method, stage2 and feedback. By default MaC-Cal, with
     feedback from the held-out labels of the data set. Vanilla and maccal are `maccal` for short.
     """
+    folder = Path(folder)
     before = read_config(folder)
     if before.stage2 is not None:
         raise FileError(folder, "is calibrated already; pass the run that it was made from")
@@ -77,7 +78,8 @@ def calibrate_run(
             raise ValueError(
                 f"BalCAL has two classifiers, a {config.plan.second} is of one; {remedy}"
             )
-        network.share.fill_(1)  # the new head speaks alone
+        # the new head speaks alone; from the trained classifier, it starts from the linear one
+        network.share.fill_(1)
     target = folder.parent / config.name
     source = checksum(read_bytes(folder / "model.safetensors"))
     with held(target):
@@ -156,6 +158,11 @@ def head_on_images(
     network: Any, train: Batches, val: Batches | None, config: Config, progress: bool
 ) -> nn.Module:
     """The new head of choices that run the body in every step."""
+    if config.feedback not in ("held-out", "training"):
+        raise ValueError(
+            f"batchnorm=train makes features of the images as they are, so that it has no feedback "
+            f"from {config.feedback} images; pass held-out or training"
+        )
     fit_images = calibrator_of(config).fit_images
     assert fit_images is not None
     images = Images(

@@ -14,7 +14,7 @@ from maccal.io import FileError, read_sealed
 CHECKPOINT = "checkpoint 1"
 
 
-def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
+def read_checkpoint(path: Path | str, device: torch.device | str = "cpu") -> dict[str, Any]:
     """The state that a training saved.
 
     FileError for a file that is damaged, or that no training of ours wrote.

@@ -1,10 +1,14 @@
-"""One line on the terminal while a network trains: where it is, how it goes, how fast it is."""
+"""One line on the terminal while a network trains: where it is, how it goes, how fast it is.
+
+Without a terminal, the same as plain lines now and then.
+"""
 
 import time
 from types import TracebackType
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
+from maccal.progress import Log, bars
 from maccal.training.steps import Training
 
 EPOCH = "epoch {task.fields[epoch]} of {task.fields[epochs]}"
@@ -17,12 +21,14 @@ class Bar:
 
     def __init__(self, training: Training, show: bool) -> None:
         self.training = training
-        self.progress = Progress(
+        shown = show and training.rank == 0
+        self.log = Log(shown)
+        self.progress = bars(
             TextColumn(f"{EPOCH}  {NUMBERS}"),
             BarColumn(),
             TextColumn(SPEED),
             TimeRemainingColumn(),
-            disable=not show or training.rank > 0,
+            shown=shown,
             transient=True,
         )
         self.task = self.progress.add_task(
@@ -55,6 +61,8 @@ class Bar:
         now = time.monotonic()
         done = self.training.steps_done
         images = (done - self.steps) * self.training.recipe.batch_size
+        where = f"epoch {self.training.epoch + 1} of {self.training.recipe.epochs}"
+        self.log.say(f"{where}, loss {loss:.4f}, accuracy {accuracy:.2%}")
         self.progress.update(
             self.task,
             completed=done,

@@ -29,15 +29,16 @@ LEAST = {
 class Recipe:
     """Epochs, steps and images of stage I."""
 
-    epochs: int = 350
-    batch_size: int = 128
-    lr: float = 0.1
+    epochs: int = 350  # passes over the training images
+    batch_size: int = 128  # images per step
+    lr: float = 0.1  # learning rate at the start
     schedule: Literal["steps", "cosine"] = "steps"  # cosine falls to zero; for short training
     # shares of the epochs after which the rate falls tenfold
     drops: tuple[float, ...] = (150 / 350, 250 / 350)
+    # share of the last step that goes on in the next
     momentum: float = 0.9
     weight_decay: float = 5e-4  # on every parameter, BatchNorm and biases too
-    reduction: Literal["sum", "mean"] = "sum"
+    reduction: Literal["sum", "mean"] = "sum"  # of the losses of a batch; the paper: their sum
     clip: float = 2.0  # largest norm of the whole gradient; 0 is no limit
     padding: int = 4  # of the random crop, in pixels
     flip: bool = True  # mirror images, half of the time

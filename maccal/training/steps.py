@@ -203,7 +203,7 @@ class Training:
             "history": self.history,
         }
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path | str) -> None:
         """Replace the checkpoint, in one rename; Diverged if the training has gone wrong."""
         self.look()
         if not all(bool(p.isfinite().all()) for p in self.network.parameters()):
@@ -216,7 +216,7 @@ class Training:
             torch.save(self.state(), buffer)
             write_sealed(path, CHECKPOINT, buffer.getbuffer())
 
-    def restore(self, path: Path) -> None:
+    def restore(self, path: Path | str) -> None:
         """Go on from a checkpoint of the same training; FileError if it is another one's."""
         state = read_checkpoint(path, self.device)
         try:

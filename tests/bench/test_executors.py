@@ -135,7 +135,9 @@ from maccal.bench import grids as benchmark
 from maccal.cli import bench as bench_verb
 from maccal.training.recipe import Recipe
 recipe = Recipe(epochs=2, padding=0, flip=False, precision="fp32")
-tiny = {"tiny": benchmark.Scale({"digits": ("resnet8",)}, {"digits": 100}, {"digits": recipe})}
+small = {"digits": ("resnet8",)}
+scale = benchmark.Scale(small, {"digits": 100}, {"digits": recipe}, readings=False)
+tiny = {"tiny": scale}
 benchmark.SCALES = bench_verb.SCALES = tiny
 folder = Path(sys.argv[1])
 bench_verb.bench(("cost",), "tiny", (1,), workers=2, runs=folder / "runs", results=folder)

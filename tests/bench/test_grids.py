@@ -1,17 +1,33 @@
 """The paper's tables and figures as grids: what they need, what is there, what is missing."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from maccal.bench import paper
-from maccal.bench.grids import GRIDS, SCALES, Job, collect, jobs, plan, remaining
+from maccal.bench.grids import (
+    GAMMAS,
+    GRIDS,
+    HOUR,
+    SCALES,
+    SEEDED,
+    Job,
+    Scale,
+    collect,
+    jobs,
+    plan,
+    remaining,
+)
+from maccal.bench.lines import Book
+from maccal.calibration.stage2 import ABLATION, Stage2
+from maccal.cli.bench import bench
 from maccal.data import DATASETS
 from maccal.evaluation.row import Row, write_row
 from maccal.io import write_json
 from maccal.methods.registry import METHODS, YARDSTICKS
 from maccal.models import MODELS
-from maccal.training.recipe import RECIPES
+from maccal.training.recipe import RECIPES, Recipe
 
 
 def names(grid, scale="paper", seeds=(1,)):
@@ -31,7 +47,8 @@ def test_every_grid(grid, scale):
         assert job.config.model in MODELS
         assert job.config.plan.first in METHODS
         assert job.first.name in made[: made.index(job.config.name) + 1]  # stage I comes first
-    assert {job.config.seed for job in wanted} == {1, 2}
+    if wanted or grid != "networks":  # which a scale may be without
+        assert {job.config.seed for job in wanted} == {1, 2}
 
 
 def test_table_1_has_every_cell_of_the_papers():
@@ -49,7 +66,8 @@ def test_the_other_tables_have_theirs():
         "cost"
     )
     ablations = [job for job in jobs("ablation", "paper", (1,)) if job.config.stage2]
-    assert len(ablations) == len(paper.table("ablation")) + 2  # and the linear head on each set
+    # under both readings; on each set also the linear head, MaC-Cal as it is and as printed
+    assert len(ablations) == 2 * len(paper.table("ablation")) + 2 * 3
     assert {job.config.model for job in ablations} == {"densenet121"}
 
 
@@ -138,8 +156,152 @@ def test_a_recorded_row_of_another_run_does_not_count(tmp_path):
     assert job.state(tmp_path, {name: Row(name, error="no room")}) == "missing"
 
 
+ALL_IMAGES = Recipe(epochs=16, schedule="cosine", watch=100)
+FULL = Scale(
+    {"cifar10": ("resnet10",), "cifar100": ("resnet10",), "tiny-imagenet": ("resnet10",)},
+    {},
+    {"cifar10": ALL_IMAGES, "cifar100": ALL_IMAGES, "tiny-imagenet": ALL_IMAGES},
+    alphas=(0.2, 1.0, 5.0),
+    shifted=2_000,
+    more_seeds={"cifar10": SEEDED, "cifar100": SEEDED},
+    trials={name: replace(ALL_IMAGES, epochs=epochs) for name, epochs in HOUR.items()},
+)
+
+
+@pytest.fixture
+def full(monkeypatch):
+    """A scale on which most methods have one seed."""
+    monkeypatch.setitem(SCALES, "full", FULL)
+
+
+def test_more_seeds_for_some_methods_alone(full):
+    """With seeds 2 and 3 the nine methods on the two CIFARs, with their own settings."""
+    first = {job.config.name for job in jobs("all", "full", (1,))}
+    every = jobs("all", "full", (1, 2, 3))
+    later = [job for job in every if job.config.seed > 1]
+    assert len(every) == len(first) + len(later)
+    plain = [job for job in later if not job.config.changes]
+    assert len(plain) == 2 * 2 * len(SEEDED)
+    assert {job.config.method for job in plain} == set(SEEDED)
+    assert {job.config.data for job in later} == {"cifar10", "cifar100"}
+    assert {job.config.model for job in later} == {"resnet10"}
+    assert all(job.config.stage2 == Stage2.paper() for job in later if job.config.changes)
+    # what is measured of them is what is measured with the first seed
+    extras = {job.config.name: job.extras for job in every}
+    for job in plain:
+        assert job.extras == extras[replace(job.config, seed=1).name]
+    # without the first seed the others are the same
+    alone = {job.config.name for job in jobs("all", "full", (2, 3))}
+    assert alone == {job.config.name for job in later}
+
+
+def test_tiny_imagenet_and_the_papers_networks_have_one_seed(full):
+    tiny = [job for job in jobs("table1", "full", (1, 2, 3)) if "tiny" in job.config.data]
+    assert {job.config.method for job in tiny} == {*METHODS, *YARDSTICKS}
+    assert {job.config.seed for job in tiny} == {1}
+    tried = jobs("networks", "full", (1, 2, 3))
+    assert len(tried) == 4 * 4  # and MaC-Cal as printed
+    assert {job.config.recipe.epochs for job in tried if job.config.model == "wrn26_10"} == {1}
+    assert "cifar10-resnet50,epochs=5,schedule=cosine-maccal-s1" in {
+        job.config.name for job in tried
+    }
+
+
+def test_the_papers_networks_at_each_scale():
+    """At the paper's scale they are those of its tables; the small scale is without."""
+    tried = {job.config.name for job in jobs("networks", "paper", (1,))}
+    assert len(tried) == 16
+    assert tried <= {job.config.name for job in jobs("table1", "paper", (1,))}
+    assert jobs("networks", "cpu", (1,)) == []
+
+
+def test_the_plan_counts_the_seeds_there_are(full, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "150")
+    places = {"runs": tmp_path, "results": tmp_path}
+    bench(("all",), "full", (1, 2, 3), show_plan=True, **places)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    counts = {line[0]: int(line[1]) for line in lines if len(line) > 1 and line[1].isdigit()}
+    assert counts["networks"] == 16
+    table = [job for job in jobs("table1", "full", (1, 2, 3)) if not job.config.changes]
+    assert len(table) == 3 * 17 + 2 * 2 * len(SEEDED)
+    for name, count in counts.items():
+        assert count == len(jobs(name, "full", (1, 2, 3)))
+
+
 def test_unknown_names():
     with pytest.raises(ValueError, match="no grid 'table9'; the grids are table1"):
         jobs("table9", "cpu", (1,))
     with pytest.raises(ValueError, match="no scale 'gpu'; the scales are paper, cpu"):
         jobs("table1", "gpu", (1,))
+
+
+def described(grid, scale="paper", data="cifar100"):
+    """The methods of the grid on the network of the ablation, as the names of the runs say them."""
+    model = SCALES[scale].last
+    configs = [job.config for job in jobs(grid, scale, (1,))]
+    return [c.described_method for c in configs if (c.data, c.model) == (data, model)]
+
+
+def test_other_readings_stand_beside():
+    """The authors' settings are the methods' own; MaC-Cal as printed is in every grid that has it.
+
+    As printed is to the letter: statistics of the training rows, a bottleneck, a constant rate.
+    """
+    table = described("table1")
+    beside = {"tst,as_in_maccal", "vtst,as_in_maccal", "maccal,as_printed,training"}
+    assert beside | {"tst", "vtst", "maccal", "mmce", "mmce,weight=1,form=unweighted"} <= set(table)
+    for grid in GRIDS:
+        made = [job.config for job in jobs(grid, "paper", (1,)) if job.config.plan.second]
+        words = [config.described_method for config in made]
+        with_ours = [config for config in made if config.described_method.endswith("maccal")]
+        if with_ours:
+            assert any("maccal,as_printed,training" in word for word in words), grid
+    printed = next(
+        job.config
+        for job in jobs("table1", "paper", (1,))
+        if job.config.described_method == "maccal,as_printed,training"
+    )
+    assert printed.stage2 == Stage2.paper()
+    assert printed.feedback == "training"
+
+
+def test_both_readings_of_the_ablation():
+    found = [job.config.stage2 for job in jobs("ablation", "paper", (1,)) if job.config.stage2]
+    for row, reading in product(ABLATION, ("forward", "regrow")):
+        assert found.count(Stage2.ablation(row, reading)) == 2  # one on each set
+
+
+def test_gamma_is_swept_on_both_sets_with_both_heads():
+    for data, hidden in product(("cifar10", "cifar100"), (None, 512)):
+        gammas = []
+        for job in jobs("gamma", "paper", (1,)):
+            config = job.config
+            swept = config.data == data and config.feedback == "training"
+            if swept and config.stage2.hidden == hidden:
+                gammas.append(config.stage2.gamma)
+        assert gammas == list(GAMMAS)
+    starts = {
+        job.config.stage2.hidden: job.config.stage2.start
+        for job in jobs("gamma", "paper", (1,))
+        if job.config.stage2
+    }
+    assert starts == {None: "trained", 512: "fresh"}
+
+
+def test_the_recorded_scale_keeps_its_own_way():
+    """What the methods' own was when its rows were made; no other readings."""
+    words = described("all", "cpu")
+    assert {"maccal,start=fresh", "tst,as_in_maccal", "mmce,form=weighted"} <= set(words)
+    assert not {"maccal", "tst", "mmce"} & set(words)
+    assert not any("regrow" in word or "as_printed" in word for word in words)
+
+
+def test_an_earlier_way_stands_for_a_method_only_where_its_own_was_not_run():
+    earlier = next(job.config for job in jobs("sparsity", "cpu", (1,)) if job.config.stage2)
+    own = replace(earlier, stage2=Stage2()).planned()
+    rows = [Row(config.name, ran=config.ran) for config in (earlier, own)]
+    (alone,) = Book.of(rows[:1]).lines
+    assert (alone.variant, alone.is_plain) == ("maccal", True)
+    assert alone.made.title == "MaC-Cal\nstart=fresh"
+    assert alone.ran.changes == ()
+    assert sorted(line.variant for line in Book.of(rows).lines) == ["maccal", "maccal,start=fresh"]

@@ -39,7 +39,7 @@ def test_the_report_is_of_these_rows():
 
 
 def test_the_report_opens(browser):
-    """With every line in its table, the nine figures, and no complaint."""
+    """With every line in its table, the ten figures, and no complaint."""
     view = browser.new_page()
     complaints = []
     view.on("console", lambda message: complaints.append(message.text))
@@ -48,6 +48,6 @@ def test_the_report_opens(browser):
     lines = len(board(view.content()))
     assert view.locator("#status").inner_text().startswith(f"{lines} of {lines} lines")
     assert view.locator("#leaderboard tbody tr").count() == lines
-    assert view.locator(".drawn svg").count() == 9
+    assert view.locator(".drawn svg").count() == 10
     assert complaints == []
     view.close()

@@ -111,7 +111,7 @@ def differing(a, b):
     [
         (
             {"masking": "dropout"},
-            "masking is 'dropout'; choose one of forward, reset, straight-through, none",
+            "masking is 'dropout'; choose one of forward, reset, regrow, straight",
         ),
         ({"adapt": "newton"}, "adapt is 'newton'; choose one of solved, sparsity, retention, none"),
         ({"start": "trained", "hidden": 8}, "has no hidden layer; hidden is 8"),

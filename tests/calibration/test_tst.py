@@ -24,7 +24,7 @@ from maccal.methods.losses import standard_normal_kl
 from maccal.models import build
 from maccal.training import Diverged
 
-FAST = TwoStage(epochs=6, width=8, batch_size=32, lr=0.05)
+FAST = TwoStage.as_in_maccal(epochs=6, width=8, batch_size=32, lr=0.05)
 BOTH = pytest.mark.parametrize(
     "config", [FAST, replace(FAST, variational=True)], ids=["tst", "vtst"]
 )
@@ -138,7 +138,7 @@ def test_it_is_sgd(config):
 
 
 def test_adam_is_the_authors():
-    config = TwoStage.authors(width=8, epochs=2)
+    config = TwoStage(width=8, epochs=2)
     assert (config.optimiser, config.lr, config.batch_size, config.weight_decay, config.clip) == (
         "adam",
         1e-4,

@@ -37,6 +37,8 @@ REFUSED = [
     ("evaluate said.npz --root d", "--root does not apply to an evaluation without --ood"),
     ("evaluate said.npz --device cpu", "--device does not apply to an evaluation without --ood"),
     ("evaluate said.npz --published", "--published does not apply to an evaluation without"),
+    ("evaluate said.npz --made", "--made does not apply to an evaluation without --shift"),
+    ("evaluate run --shift --made --published", "--published and --made say the opposite"),
     ("evaluate run --kind logits", "--kind does not apply to a run"),
     ("bench cost --scale cpu --gpus 1", "--gpus does not apply to runs on this machine"),
     ("bench cost --scale cpu --address a", "--address does not apply to runs on this machine"),

@@ -6,6 +6,7 @@ Goldens, loops by hand, sets that leave each other alone, and runs end to end.
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from itertools import product
 
@@ -45,6 +46,7 @@ from maccal.training.recipe import RECIPES
 KINDS = ["fog", "contrast"]
 # the room gives its function the name of the module, so the module is asked for by its path
 SHIFT = import_module("maccal.evaluation.shift")
+BEYOND = import_module("maccal.runs.beyond")
 
 
 def logits_of(count, sure, seed, classes=10):
@@ -260,6 +262,25 @@ def test_one_cell_at_a_time(network, images, monkeypatch):
     assert events == ["made", "seen"] * 4
 
 
+def test_a_cache_changes_nothing_and_saves_the_making(network, images, tmp_path, monkeypatch):
+    """The second network is shown the files of the first; images are told apart by their bytes."""
+    choices = {"kinds": KINDS, "severities": [1, 5], "limit": 30}
+    alone = shift(network, images, CIFAR, **choices)
+    first = shift(network, images, CIFAR, cache=tmp_path, **choices)
+    made = {file: file.stat().st_mtime_ns for file in tmp_path.glob("*/*.images")}
+    assert len(made) == 2 * len(KINDS)
+    monkeypatch.setattr(Corrupt, "__call__", None)  # nothing may be made now
+    second = shift(network, images, CIFAR, cache=tmp_path, **choices)
+    for name, value in alone.items():
+        np.testing.assert_equal(first[name], value)
+        np.testing.assert_equal(second[name], value)
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.glob("*/*.images")} == made
+    monkeypatch.undo()
+    shift(network, images, CIFAR, cache=tmp_path, **{**choices, "limit": 31})
+    assert len(list(tmp_path.glob("*/*.images"))) == 4 * len(KINDS)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 @pytest.fixture
 def cifar_c(tmp_path, images):
     """The published layout, filled with corruptions of our own making."""
@@ -347,6 +368,25 @@ def test_shift_of_a_run(digits):
         ValueError, match="no published corruptions of digits; leave published out to make them"
     ):
         shift_run(digits, published=True)
+
+
+@pytest.mark.parametrize("published", [None, True, False])
+def test_published_files_are_taken_where_they_are(digits, tmp_path, monkeypatch, published):
+    """By default the folder of CIFAR-10-C decides; asked for and missing, it is an error."""
+    calls = []
+    config = Config("cifar10", "resnet8", "vanilla", 1, None, RECIPES["cifar10"])
+    monkeypatch.setattr(BEYOND, "read_config", lambda folder: config)
+    data = DataSet(None, None, None, tuple("0123456789"))
+    monkeypatch.setattr(BEYOND, "load", lambda *words: data)
+    monkeypatch.setattr(BEYOND, "load_run", lambda folder, classes: nn.Linear(1, 1))
+    for name in ("shift", "published_shift"):
+        note = partial(lambda name, *words, **choices: calls.append(name), name)
+        monkeypatch.setattr(BEYOND, name, note)
+    shift_run(digits, tmp_path, published=published)
+    (tmp_path / "CIFAR-10-C").mkdir()
+    shift_run(digits, tmp_path, published=published)
+    asked = {True: "published_shift", False: "shift"}
+    assert calls == [asked.get(published, "shift"), asked.get(published, "published_shift")]
 
 
 def test_sets_of_another_size_are_refused(digits, tmp_path):

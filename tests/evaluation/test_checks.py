@@ -125,6 +125,8 @@ def test_what_may_be_null(key):
         ("shift.kinds", [1]),
         ("shift.severities", []),
         ("shift.ece_pooled", [0.1]),
+        ("shift.ece_mean", [0.1]),
+        ("shift.overall.ece", 1.5),
         ("shift.overall.ece_pooled_mean", "x"),
         ("ood", 5),
         ("ood.mean.auroc", "x"),

@@ -159,7 +159,11 @@ BROKEN = {
     "half a label": ("m.csv", HEADER + "0.5,0.5,0.5\n", "label '0.5' in row 0"),
     "not text": ("m.csv", b"label,prob_0,prob_1\n\xff\xfe,1,2\n", "not a table of numbers"),
     "not parquet": ("m.parquet", b"PAR1", "not a readable .parquet file"),
-    "suffix": ("m.txt", "0.5", "unknown suffix '.txt'; expected one of .npz, .npy, .csv, .parquet"),
+    "suffix": (
+        "m.txt",
+        "0.5",
+        "unknown suffix '.txt'; expected one of .npz, .npy, .csv, .csv.gz",
+    ),
 }
 
 

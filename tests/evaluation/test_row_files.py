@@ -230,7 +230,11 @@ def test_the_command_that_upgrades(tmp_path, monkeypatch, capsys):
     words = "old.jsonl: 3 rows of an older format are of this one now"
     assert words in capsys.readouterr().out
     found = read_rows(tmp_path / "old.jsonl")
-    assert found == [replace(row, numbers={**row.numbers, **bands}) for row in CONVERTED[:3]]
+    expected = [replace(row, numbers={**row.numbers, **bands}) for row in CONVERTED[:3]]
+    assert [row.numbers for row in found] == [row.numbers for row in expected]
+    # by its name of today: a row that does not say where the head started has a fresh one
+    assert found[0].name == expected[0].name.replace("+maccal", "+maccal,start=fresh")
+    assert found[0].ran.calibration["start"] == "fresh"
 
 
 def test_a_damaged_file_is_never_upgraded(file, old):

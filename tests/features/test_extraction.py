@@ -202,7 +202,9 @@ def test_interrupted_model():
 
 
 @pytest.mark.parametrize("size", [4, None])
-def test_progress(size, capsys):
+def test_progress(size, capsys, monkeypatch):
+    """A bar on a terminal, on stderr; nothing elsewhere."""
+
     class Endless(IterableDataset):
         def __iter__(self):
             return iter(zip(X, Y, strict=True))
@@ -213,4 +215,8 @@ def test_progress(size, capsys):
         else DataLoader(Endless(), batch_size=4)
     )
     assert torch.equal(extract(nn.Linear(6, K), loader, progress=True).z, X)
-    assert "features" in capsys.readouterr().out
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert torch.equal(extract(nn.Linear(6, K), loader, progress=True).z, X)
+    out, err = capsys.readouterr()
+    assert (out, "features" in err) == ("", True)

@@ -14,20 +14,6 @@ from maccal.features.classifiers import Classifier, put_head
 from maccal.features.extraction import extract, find_head
 
 
-# The torchvision wheel does not import without two operators that only its CUDA build declares.
-@pytest.fixture(scope="session")
-def vision():
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    try:
-        for op in ("nms", "qnms"):
-            library.define(f"{op}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    except RuntimeError:  # declared already
-        pass
-    pytest.importorskip("torchvision")
-    yield
-    del library
-
-
 def timm_model(name, **options):
     return pytest.importorskip("timm").create_model(name, num_classes=K, **options)
 

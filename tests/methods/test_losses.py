@@ -33,7 +33,7 @@ CASES = {
     "cpc": (losses.cpc, {"discrimination": 0.7, "exclusion": 1.3}),
     "binary_discrimination": (losses.binary_discrimination, {}),
     "binary_exclusion": (losses.binary_exclusion, {}),
-    "mmce": (losses.mmce, {"weight": 3.0}),
+    "mmce": (losses.mmce, {"weight": 3.0, "form": "weighted"}),
     "mmce, as coded": (losses.mmce, {"form": "as coded"}),
     "kernel, weighted": (losses.kernel_calibration_error, {"form": "weighted"}),
     "kernel, unweighted": (losses.kernel_calibration_error, {"form": "unweighted"}),
@@ -444,8 +444,8 @@ def test_wrong_labels_raise(case, labels):
 
 @each
 def test_unknown_options_raise(case):
-    with pytest.raises(KeyError):
-        value(case, draw(), reduction="none")
+    with pytest.raises(ValueError, match="no reduction 'median'; they are mean, sum, none"):
+        value(case, draw(), reduction="median")
 
 
 # Memory

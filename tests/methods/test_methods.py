@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from maccal.calibration import CALIBRATORS
 from maccal.calibration.stage2 import Stage2
 from maccal.calibration.tst import TwoStage
 from maccal.data import load
@@ -151,7 +152,7 @@ def test_stage_two_alone(name, tmp_path):
     run = make_run(config(name), runs=tmp_path)
     first = tmp_path / "digits.320-resnet8,epochs=2,batch_size=64-vanilla-s1"
     asked = SHORT[name]
-    settled = asked.settled(trained=False) if isinstance(asked, Stage2) else asked
+    settled = asked.settled(trained=True) if isinstance(asked, Stage2) else asked
     assert read_config(run).stage2 == settled
     assert (first / "row.json").is_file()
     before = (first / "model.safetensors").stat().st_mtime_ns
@@ -234,7 +235,7 @@ def test_unknown_names():
         ("mbls", "cifar100", "wrn26_10", {"margin": 6.0, "alpha": 0.1}),
         ("mbls", "tiny-imagenet", "resnet50_tiny", {"margin": 10.0, "alpha": 0.1}),
         ("acls", "cifar10", "resnet50", {"margin": 10.0, "alpha": 0.1, "top": 1.0, "rest": 0.1}),
-        ("mmce", "cifar10", "resnet50", {"weight": 2.0, "form": "weighted"}),
+        ("mmce", "cifar10", "resnet50", {"weight": 2.0, "form": "as coded"}),
     ],
 )
 def test_the_authors_settings(name, data, model, expected):
@@ -289,3 +290,56 @@ def test_it_lowers_the_cross_entropy(name):
     logits = predict(network, data.test.images, PIXELS["digits"])
     assert float(F.cross_entropy(logits, data.test.labels)) < 2.1
     assert float((logits.argmax(1) == data.test.labels).double().mean()) > 0.6
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "words"),
+    [
+        ("mmce", {"form": "ascoded"}, "mmce: form is 'ascoded'; choose one of as coded, weighted"),
+        ("mmce", {"form": 2.0}, "mmce: form is 2.0; choose one of"),
+        ("mit", {"where": "everywhere"}, "mit: where is 'everywhere'; choose one of logits, all"),
+        ("ls", {"alpha": "much"}, "ls: alpha is 'much'; pass a number"),
+        ("ls", {"alpha": (0.1, 0.2)}, "ls: alpha is"),
+        ("flsd", {"gammas": (5.0, 3.0)}, "flsd: gammas is .*; pass 3 numbers, such as 5,3,3"),
+        ("flsd", {"gammas": "5;3;3"}, "flsd: gammas is '5;3;3'; pass 3 numbers"),
+        ("tst", {"optimiser": "rmsprop"}, "tst: optimiser is 'rmsprop'; pass sgd or adam"),
+        ("tst", {"epochs": "many"}, "tst: epochs is 'many'; pass a whole number"),
+        ("tst", {"epochs": 1.5}, "tst: epochs is '1.5'; pass a whole number"),
+        ("maccal", {"schedule": "linear"}, "maccal: schedule is 'linear'; pass cosine or constant"),
+        ("maccal", {"lr": "fast"}, "maccal: lr is 'fast'; pass a number or None"),
+        ("maccal", {"standardise": "no"}, "maccal: standardise is 'no'; pass True or False"),
+        ("maccal", {"adapt": "newton"}, "maccal: adapt is 'newton'; pass solved or sparsity"),
+    ],
+    ids=str,
+)
+def test_a_setting_of_another_kind_is_refused_in_one_line(name, settings, words):
+    with pytest.raises(ValueError, match=words):
+        replace(config(name), settings=settings, stage2=None).planned()
+
+
+def test_every_setting_that_is_a_word_says_which_words_there_are():
+    for name, row in METHODS.items():
+        for key, value in row.settings.items():
+            if isinstance(value, str):
+                assert value in row.words[key], name
+
+
+def test_words_are_read_as_they_are_written_in_names():
+    def planned(name, **settings):
+        return replace(config(name), settings=settings, stage2=None).planned()
+
+    assert planned("mmce", form="as_coded").settings["form"] == "as coded"
+    head = planned("maccal", hidden=8.0, standardise="False").stage2
+    assert (head.hidden, head.standardise, head.start) == (8, False, "fresh")
+    assert planned("tst", batchnorm="train").stage2.batchnorm == "train"
+
+
+def test_the_authors_choices_of_stage_two():
+    """TST and V-TST as published; what the MaC-Cal paper says of them has a name."""
+    own = CALIBRATORS["vtst"].choices
+    assert (own.optimiser, own.lr, own.epochs, own.batch_size) == ("adam", 1e-4, 40, 256)
+    assert (own.select, own.weight_decay, own.clip) == ("val-nll", 0, 0)
+    other = replace(config("vtst"), stage2=TwoStage.as_in_maccal(variational=True)).planned()
+    assert other.described_method == "vtst,as_in_maccal"
+    wider = replace(config("tst"), stage2=TwoStage.as_in_maccal(width=8)).planned()
+    assert wider.described_method == "tst,as_in_maccal,width=8"

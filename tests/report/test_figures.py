@@ -69,6 +69,8 @@ def shifted(*table, severities=(1, 3)):
         "severities": list(severities),
         "ece": [*map(list, table)],
         "ece_pooled": pooled,
+        "ece_mean": [1.5 * ece for ece in pooled],
+        "source": "made",
     }
 
 
@@ -133,11 +135,11 @@ def test_a_row_says_what_is_not_the_methods_own():
 @pytest.mark.parametrize("grid", GRIDS)
 def test_the_variants_are_those_of_the_grids(grid):
     """Every run of a grid with a method's own settings is told from those with others."""
-    for job in jobs(grid, "cpu", (1,)):
-        config = job.config
-        row = Row(config.name, ran=config.ran)
-        (line,) = Book.of([row]).lines
-        assert line.variant == config.described_method
+    made = [job.config for job in jobs(["table1", grid], "paper", (1,))]
+    book = Book.of([Row(config.name, ran=config.ran) for config in made])
+    assert len(book.lines) == len(made)
+    for config in made:
+        line = book.get(Setting(config.data, 0, config.model), config.described_method)
         plain = config.described_method == config.plan.name and "+" not in config.method
         assert line.is_plain == plain
     assert set(METHODS) <= {one.config.method for one in jobs("table1", "cpu", (1,))}
@@ -222,18 +224,19 @@ def average_rows():
     return [
         *rows,
         row("mit", 1),
+        row("ls", 1, data="cifar100"),
         row("maccal", 3, ece=0.9, described="maccal,gamma=0.5"),
         Row("x", error="failed"),
     ]
 
 
 def test_averages():
-    """Vanilla's second seed lacks CIFAR-100, MIT has no seed with both, and a run with another
-    gamma does not count.
+    """Vanilla's second seed lacks CIFAR-100, MIT and LS have one of the sets, and a run with
+    another gamma does not count.
     """
     data = figures.prepare_averages(average_rows())
     assert data.methods == ("maccal", "vanilla")
-    assert data.left_out == ("mit",)
+    assert data.left_out == ("ls", "mit")
     assert data.settings == (HERE, Setting("cifar100", 0, "resnet8"))
     assert data.measures["ece"].mean.tolist() == pytest.approx([0.015, 0.15])
     deviation = 0.01 / 2**0.5  # of 0.01 and 0.02
@@ -250,7 +253,29 @@ def test_averages_as_drawn(tmp_path):
     assert [axes.get_xlabel() for axes in figure.axes] == ["accuracy", "ECE", "AECE", "MCE"]
     assert [len(axes.patches) for axes in figure.axes] == [0, 2, 2, 2]  # null bands
     assert {"MaC-Cal", "Vanilla", "calibrated, 95 %"} <= set(words)
-    assert any("MIT left out where runs are missing" in text.replace("\n", " ") for text in words)
+    assert any(
+        "LS, MIT left out where runs are missing" in text.replace("\n", " ") for text in words
+    )
+
+
+def test_trials_and_single_seeds_leave_the_averages_alone():
+    """A network with vanilla alone beside MaC-Cal, and a data set of one seed."""
+    rows = average_rows()
+    alone = figures.prepare_averages(rows)
+    rows += [row("vanilla", model="resnet50"), row("maccal", model="resnet50", ece=0.4)]
+    tiny = [row(name, data="tiny-imagenet", ece=0.3) for name in ("vanilla", "ls", "maccal")]
+    assert same(figures.prepare_averages(rows + tiny), alone)
+    board = figures.prepare_leaderboard(rows + tiny)
+    assert [panel.setting.data for panel in board.panels] == [
+        "cifar10",
+        "cifar100",
+        "tiny-imagenet",
+    ]
+    assert [panel.data for panel in figures.prepare_cost(rows + tiny)] == [
+        "CIFAR-10",
+        "CIFAR-100",
+        "Tiny-ImageNet",
+    ]
 
 
 # shift
@@ -271,8 +296,12 @@ def shift_rows():
 
 
 def test_shift():
-    first, second = figures.prepare_shift(shift_rows())
-    assert (first.data, second.data) == ("CIFAR-10", "CIFAR-100")
+    first, second, mean, _ = figures.prepare_shift(shift_rows())
+    assert (first.data, second.data, mean.data) == ("CIFAR-10", "CIFAR-100", "CIFAR-10")
+    assert [first.together, second.together, mean.together] == ["ece_pooled"] * 2 + ["ece_mean"]
+    assert mean.ece[:, 0].tolist() == first.ece[:, 0].tolist()  # the images as they are
+    assert mean.ece[:, 1:] == pytest.approx(1.5 * first.ece[:, 1:])
+    assert first.images == "50 test images, corrupted here"
     assert first.severities.tolist() == [0, 1, 3]
     assert first.methods == ("vanilla", "ls", "mit", "fl", "maccal")
     assert first.ece[0].tolist() == pytest.approx([0.05, 0.2, 1.7 / 3])
@@ -294,7 +323,7 @@ def test_networks_are_averaged():
         "resnet8": [(0.1, 0.1), (0.5, 0.5), (0.2, 0.2)],
         "resnet20": [(0.7, 0.7), (0.1, 0.1), (0.1, 0.1)],
     }
-    (panel,) = figures.prepare_shift(
+    panel, _ = figures.prepare_shift(
         [row("ls", model=model, shift=shifted(*table)) for model, table in tables.items()]
     )
     assert panel.ece[0, 1:].tolist() == pytest.approx([0.85 / 3, 0.85 / 3])
@@ -303,10 +332,25 @@ def test_networks_are_averaged():
 def test_shift_as_drawn(tmp_path):
     figure = figures.plot_shift(figures.prepare_shift(shift_rows()))
     words = fine(figure, tmp_path)
-    assert [len(axes.lines) for axes in figure.axes] == [5, 1]
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["CIFAR-10", "CIFAR-100"]
-    assert {"Vanilla", "MaC-Cal", "FL", "other methods", "severity"} <= set(words)
-    assert "MIT" not in words
+    assert [len(axes.lines) for axes in figure.axes] == [5, 1] * 2
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["CIFAR-10", "CIFAR-100"] * 2
+    assert {"ECE, corruptions pooled", "ECE, mean over corruptions", "severity"} <= set(words)
+    # every line is named where it ends, in both rows
+    for name in ("Vanilla", "MaC-Cal", "FL", "MIT"):
+        assert words.count(name) == 2
+    assert words.count("LS") == 4
+    assert any("others: 50 test images, corrupted here; bands" in text for text in words)
+
+
+def test_who_made_the_corrupted_images():
+    one, other = shifted((0.1, 0.2)), shifted((0.1, 0.2))
+    other |= {"n": 2000, "source": "published"}
+    words = [figures.prepare_shift([row("ls", shift=part)])[0].images for part in (one, other)]
+    assert words == ["50 test images, corrupted here", "2,000 test images, published"]
+    both = [row("ls", shift=one), row("fl", shift=other)]
+    assert figures.prepare_shift(both)[0].images == (
+        "50 to 2,000 test images, published or corrupted here"
+    )
 
 
 def test_different_corruptions_are_not_mixed():
@@ -410,7 +454,8 @@ def gamma_rows():
 
 def test_gamma():
     """A run with another q0 and runs on another data set do not count."""
-    data = figures.prepare_gamma(gamma_rows())
+    (data,) = figures.prepare_gamma(gamma_rows())
+    assert data.head == ""
     assert data.setting == Setting("cifar100", 0, "resnet8")
     assert data.gamma.tolist() == [0.9, 0.97]
     assert data.ece.mean.tolist() == pytest.approx([0.045, 0.02])
@@ -430,7 +475,7 @@ def test_gamma_as_drawn(tmp_path):
     assert (axes.get_xlabel(), axes.get_ylabel(), len(axes.lines)) == ("gamma", "ECE", 3)
     assert {"held-out feedback", "Vanilla", "calibrated, 95 %", "resnet8, CIFAR-100"} <= set(words)
     alone = [one for one in gamma_rows() if one.ran.feedback == "training"]
-    assert figures.prepare_gamma(alone).references == {}
+    assert figures.prepare_gamma(alone)[0].references == {}
     fine(figures.plot_gamma(figures.prepare_gamma(alone)), tmp_path)
 
 
@@ -445,7 +490,7 @@ def test_the_grids_of_mixup_and_gamma_are_found_whole():
         rows.append(row(config.method, described=config.described_method, **place, **more))
     _, lines = figures.prepare_mixup(rows)
     assert [one.alpha.tolist() for one in lines] == [list(SCALES["cpu"].alphas)] * 3
-    assert figures.prepare_gamma(rows).gamma.tolist() == list(GAMMAS)
+    assert figures.prepare_gamma(rows)[0].gamma.tolist() == list(GAMMAS)
 
 
 # sparsity and cost
@@ -691,7 +736,7 @@ def masked_row(seed=1, accuracy=0.6, **more):
 
 
 def test_motivation_of_rows():
-    """The first data set's lowest seed.
+    """The first data set's seeds.
 
     Not a run of another method, with other settings, or without the part.
     """
@@ -706,16 +751,30 @@ def test_motivation_of_rows():
         row("ls", motivation=rows[0].motivation),
     ]
     data = figures.prepare_motivation(rows)
-    assert (data.setting, data.seed) == (HERE, 2)
-    assert data.inference.accuracy.tolist() == [0.9, 0.2]
+    assert (data.setting, data.seeds) == (HERE, (2, 3))
+    assert data.inference.accuracy.tolist() == pytest.approx([0.9, 0.25])
+    assert data.inference.accuracy_spread.tolist() == pytest.approx([0, 0.05 * 2**0.5])
+    assert data.inference.histogram.tolist() == [0.25, 0.75]
+    said = "resnet8, CIFAR-10, mean over seeds 2, 3; bands: a standard deviation over seeds"
+    assert said in texts(figures.plot_motivation(data))
+    alone = figures.prepare_motivation(rows[1:])
     by_hand = figures.motivation_from(
         masked([0.2, 0.9], [0.7, 0.97]), masked([0.88, 0.9], [0.89, 0.95])
     )
-    assert same(dataclasses.replace(by_hand, setting=HERE, seed=2), data)
+    assert same(dataclasses.replace(by_hand, setting=HERE, seeds=(2,)), alone)
     assert any(
-        text.startswith("resnet8, CIFAR-10, seed 2; bands: ")
-        for text in texts(figures.plot_motivation(data))
+        text.startswith("resnet8, CIFAR-10, seed 2; bands: a standard deviation over draws")
+        for text in texts(figures.plot_motivation(alone))
     )
+
+
+def test_masks_of_other_ratios_are_not_averaged():
+    rows = [masked_row(1), masked_row(2)]
+    ways = {name: dict(way) for name, way in rows[1].motivation.items()}
+    ways["inference"]["ratio"] = [0.6, 0.0]
+    rows[1] = dataclasses.replace(rows[1], motivation=ways)
+    with pytest.raises(ValueError, match="seeds with another 'ratio' of their masks; run"):
+        figures.prepare_motivation(rows)
 
 
 def mapped_row(method, seed=1, scale=1.0, **more):
@@ -738,13 +797,57 @@ def test_before_and_after_of_rows(tmp_path):
     data = figures.prepare_before_after(
         [*rows, mapped_row("maccal", 1, data="cifar100"), mapped_row("maccal", 3)]
     )
-    assert (data.setting, data.seed) == (HERE, 2)
+    assert (data.setting, data.seeds) == (HERE, (2,))
     by_hand = figures.before_after_from(view(3.0)[0], view(0.5)[0])
     assert (data.entropy_top, data.deviation_top) == (by_hand.entropy_top, by_hand.deviation_top)
     assert np.array_equal(data.after.place, by_hand.after.place)
     assert data.before.diagram.accuracy == pytest.approx(by_hand.before.diagram.accuracy)
     assert data.after.diagram.numbers["ece"] == by_hand.after.diagram.numbers["ece"]
     assert "resnet8, CIFAR-10, seed 2" in fine(figures.plot_before_after(data), tmp_path)
+
+
+@pytest.mark.slow
+def test_before_and_after_over_seeds(tmp_path):
+    """The map of the first seed, the mean of the angles, the rows of all seeds in the bins."""
+    rows = [mapped_row("vanilla", 1, 3.0), mapped_row("vanilla", 2, 2.0)]
+    rows += [mapped_row("maccal", 1, 0.5), mapped_row("maccal", 2, 0.7)]
+    data = figures.prepare_before_after(rows)
+    assert data.seeds == (1, 2)
+    first, second = (figures.before_after_from(view(a)[0], view(a)[0]).before for a in (3.0, 2.0))
+    assert np.array_equal(data.before.place, first.place)
+    assert data.before.angles == pytest.approx((first.angles + second.angles) / 2)
+    eces = [one.diagram.numbers["ece"] for one in (first, second)]
+    assert data.before.diagram.numbers["ece"] == pytest.approx(np.mean(eces))
+    assert data.before.ece_spread == pytest.approx(np.std(eces, ddof=1))
+    confidence = [view(a)[1].max(1).mean() for a in (3.0, 2.0)]
+    shares = data.before.diagram.share
+    assert (shares * data.before.diagram.confidence).sum() == pytest.approx(np.mean(confidence))
+    words = fine(figures.plot_before_after(data), tmp_path)
+    assert any("± " in text and "over seeds" in text for text in words)
+    assert any("maps are of seed 1" in text for text in words)
+
+
+# scheme
+
+
+def test_the_scheme_needs_no_rows(tmp_path):
+    data = figures.prepare_scheme()
+    assert same(data, figures.prepare_scheme(board_rows()))
+    assert 0 < data.mask.sum() < data.mask.size
+    figure = figures.plot_scheme(data)
+    words = fine(figure, tmp_path)
+    said = " ".join(words).replace("\n", " ")
+    for part in ("Stage I:", "Stage II:", "body, frozen", "weights × mask", "keep fewer", "learns"):
+        assert part in said
+    (axes,) = figure.axes
+    # every step stands within the drawing, and no two cover each other
+    for steps in (data.first, data.second):
+        for box in steps:
+            assert axes.get_xlim()[0] <= box.x < box.right <= axes.get_xlim()[1]
+            assert axes.get_ylim()[0] <= box.y < box.y + box.height <= axes.get_ylim()[1]
+    dark = figures.plot_scheme(data, Theme(ink="#010203", under="#040506"))
+    colours = {patch.get_edgecolor() for patch in dark.axes[0].patches}
+    assert any(colour[:3] == pytest.approx((4 / 255, 5 / 255, 6 / 255)) for colour in colours)
 
 
 # leaderboard
@@ -891,10 +994,10 @@ def test_all_figures_in_the_order_of_the_paper():
             before = made.setdefault(one.name, one)
             parts = {part: getattr(one, part) or getattr(before, part) for part in PARTS}
             made[one.name] = dataclasses.replace(before, **parts)
-    assert set(figures.FIGURES) == set(OF_ROWS)
+    assert set(figures.FIGURES) == {*OF_ROWS, "scheme"}
     assert next(iter(figures.FIGURES)) == "leaderboard"
     numbers = [entry.title.split(":")[0] for entry in figures.FIGURES.values()]
-    assert numbers == ["Leaderboard", *(f"Fig. {n}" for n in (1, 2, 4, 5, 6, 7, 8)), "Cost"]
+    assert numbers == ["Leaderboard", *(f"Fig. {n}" for n in range(1, 9)), "Cost"]
     drawn, absent = figures.draw_all(
         dataclasses.replace(one, motivation=None) for one in made.values()
     )
@@ -924,7 +1027,7 @@ def test_a_hundred_networks(tmp_path):
 
 def test_nothing_is_drawn_of_nothing():
     drawn, absent = figures.draw_all(iter([]))
-    assert drawn == {}
+    assert list(drawn) == ["scheme"]
     assert {name: reason.split("`")[1].split()[-1] for name, reason in absent.items()} == {
         name: grid for name, (_, _, grid) in OF_ROWS.items()
     }
@@ -950,16 +1053,36 @@ def test_the_same_figure_has_the_same_bytes(kind):
     assert one == other
 
 
+def elsewhere(rows):
+    return [dataclasses.replace(one, ran=dataclasses.replace(one.ran, model="x")) for one in rows]
+
+
 def test_a_figure_is_about_one_network():
-    rows = gamma_rows() + [
-        dataclasses.replace(one, ran=dataclasses.replace(one.ran, model="x"))
-        for one in gamma_rows()
-    ]
     with pytest.raises(
         ValueError,
-        match="rows of the grid gamma from resnet8 on CIFAR-100, x on CIFAR-100; pass those of one",
+        match="rows of the grid mixup from resnet8 on CIFAR-10, x on CIFAR-10; pass those of one",
     ):
-        figures.prepare_gamma(rows)
+        figures.prepare_mixup(mixup_rows() + elsewhere(mixup_rows()))
+
+
+def test_gamma_on_several_networks_and_heads(tmp_path):
+    """One panel per network, one line per head."""
+    wide = []
+    for one in gamma_rows()[:3]:
+        choices = {**one.ran.calibration, "hidden": 512}
+        changes = (*one.ran.changes, "calibration.hidden")
+        ran = dataclasses.replace(one.ran, calibration=choices, changes=changes)
+        wide.append(dataclasses.replace(one, name=f"{one.name} wide", ran=ran))
+    lines = figures.prepare_gamma(gamma_rows() + elsewhere(gamma_rows()) + wide)
+    assert [(one.setting.model, one.head) for one in lines] == [
+        ("resnet8", ""),
+        ("resnet8", "hidden=512"),
+        ("x", ""),
+    ]
+    figure = figures.plot_gamma(lines)
+    words = fine(figure, tmp_path)
+    assert [len(axes.lines) for axes in figure.axes] == [4, 3]
+    assert "feedback from the training rows, hidden=512" in words
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from made_up_rows import HERE, SHAPE, row, seeded
 
 from maccal.bench.claims import claims
 from maccal.bench.contrasts import contrast
@@ -23,8 +24,7 @@ from maccal.bench.lines import Book, Setting, spread
 from maccal.bench.standing import standing
 from maccal.calibration.stage2 import ABLATION, Stage2
 from maccal.cli.report import report
-from maccal.evaluation.older import changes, stages
-from maccal.evaluation.row import DiagramBin, Ran, Row, row_of, write_rows
+from maccal.evaluation.row import Row, row_of, write_rows
 from maccal.methods.registry import COMBINATIONS, METHODS
 from maccal.report.board import HEADINGS, board
 from maccal.report.figures import FIGURES, draw_all, rendered
@@ -32,76 +32,6 @@ from maccal.report.leaderboard import leaderboard_page
 from maccal.report.tables import tables
 
 NASTY = "<script>alert('x')</script><img src=x onerror=alert(1)> & \"quotes\" </script><!--"
-SHAPE = [[50, 0.3, 0.25], [150, 0.62, 0.5], [800, 0.96, 0.9]]
-HERE = Setting("cifar10", 0, "resnet8")
-
-
-def row(
-    method,
-    seed=1,
-    ece=0.05,
-    *,
-    data="cifar10",
-    model="resnet8",
-    limit=None,
-    variant=None,
-    width=0.01,
-    seconds=100.0,
-    **more,
-):
-    """A row with an interval of ECE of this width and a null band from 0.5 to 1.2 %.
-
-    `variant` says what is not the method's own, as the names of runs do.
-    """
-    about = {key: more.pop(key, None) for key in ("feedback", "stage2")}
-    settings = more.pop("settings", {})
-    numbers = {
-        "ece": ece,
-        "ece_low": ece - width / 2,
-        "ece_high": ece + width / 2,
-        "ece_null_low": 0.005,
-        "ece_null_high": 0.012,
-        "accuracy": 0.9,
-        "accuracy_low": 0.895,
-        "accuracy_high": 0.905,
-        "aece": ece,
-        "mce": 3 * ece,
-        "nll": 0.4 + ece,
-    }
-    for key in ("aece", "mce"):
-        numbers |= {f"{key}_low": 0.9 * numbers[key], f"{key}_high": 1.1 * numbers[key]}
-    for key in ("accuracy", "aece", "mce"):
-        numbers |= {f"{key}_null_low": 0.01, f"{key}_null_high": 0.02}
-    if "accuracy" in more:
-        numbers["accuracy"] = more.pop("accuracy")
-    first, second = stages(method)
-    place = f"{data}.{limit}-{model}" if limit else f"{data}-{model}"
-    run = {"data": data, "model": model, "limit": limit, "seed": seed}
-    words = changes(f"{place}-{variant or method}-s{seed}", run, second)
-    return Row(
-        f"{place}-{variant or method}-s{seed}",
-        ran=Ran(
-            data,
-            model,
-            first,
-            second,
-            seed,
-            limit=limit,
-            settings=settings,
-            calibration=about["stage2"],
-            feedback=about["feedback"],
-            changes=tuple(words),
-        ),
-        trained={"epochs": 24, "seconds": seconds},
-        diagram=tuple(DiagramBin(*one) for one in SHAPE),
-        verdict=more.pop("verdict", "Overconfident."),
-        numbers=numbers,
-        **more,
-    )
-
-
-def seeded(method, eces, **more):
-    return [row(method, seed, ece, **more) for seed, ece in enumerate(eces, 1)]
 
 
 def line(rows, variant="maccal"):
@@ -253,8 +183,8 @@ def test_a_title_that_is_not_unicode(tmp_path):
 
 
 def test_nothing_is_claimed_without_rows():
-    assert {c.verdict for c in claims([])} == {"not measured"}
-    assert {c.verdict for c in claims([Row("x", error="y")])} == {"not measured"}
+    assert {c.verdict for c in claims([])} == {"not judged"}
+    assert {c.verdict for c in claims([Row("x", error="y")])} == {"not judged"}
 
 
 def everyone(ours, others=(0.050, 0.051, 0.053)):
@@ -298,18 +228,24 @@ def test_the_yardstick_has_no_rank_and_refutes_nothing():
 def test_lowest_of_some_is_not_lowest_of_all():
     rows = [r for r in everyone((0.020, 0.021, 0.022)) if r.ran.method != "dfl"]
     found = claim(rows, "MaC-Cal has the lowest ECE of all methods, averaged")
-    assert found.verdict == "not measured"
+    assert found.verdict == "not judged"
     assert found.evidence.endswith("Not measured everywhere: DFL.")
 
 
-def test_rank_needs_seeds():
-    assert (
-        claim(everyone((0.020, 0.021, 0.022)), "MaC-Cal has the best mean rank").verdict == "holds"
-    )
-    assert (
-        claim(everyone((0.020,), (0.05,)), "MaC-Cal has the best mean rank").verdict
-        == "cannot be told"
-    )
+@pytest.mark.parametrize(
+    ("ours", "others", "verdict"),
+    [
+        ((0.020, 0.021, 0.022), (0.050, 0.051, 0.053), "holds"),
+        ((0.020, 0.060, 0.045), (0.050, 0.051, 0.053), "cannot be told"),
+        ((0.080, 0.081, 0.082), (0.050, 0.051, 0.053), "does not hold"),
+        ((0.020,), (0.050,), "holds"),  # by the intervals of one seed
+        ((0.049,), (0.050,), "cannot be told"),
+    ],
+)
+def test_the_best_rank(ours, others, verdict):
+    found = claim(everyone(ours, others), "MaC-Cal has the best mean rank")
+    assert found.verdict == verdict
+    assert ("intervals of one seed" in found.evidence) == (len(ours) == 1)
 
 
 @pytest.mark.parametrize(
@@ -322,7 +258,7 @@ def test_added_to_others(last, verdict):
         rows += [row(name.removesuffix("+maccal"), 1, 0.05), row(name, 1, with_ours)]
     assert claim(rows, "Adding MaC-Cal").verdict == verdict
     assert claim(rows[2:], "Adding MaC-Cal").verdict == (
-        "does not hold" if last == 0.09 else "not measured"
+        "does not hold" if last == 0.09 else "not judged"
     )
 
 
@@ -382,18 +318,33 @@ def step_rows(eces):
 
 
 def test_every_step_of_the_ablation():
-    assert claim(step_rows([0.20, 0.16, 0.12, 0.08, 0.06, 0.04]), "Every step").verdict == "holds"
     assert (
-        claim(step_rows([0.20, 0.16, 0.12, 0.08, 0.10, 0.04]), "Every step").verdict
+        claim(
+            step_rows([0.20, 0.16, 0.12, 0.08, 0.06, 0.04]),
+            "Every step of the ablation lowers ECE, if masks multiply",
+        ).verdict
+        == "holds"
+    )
+    assert (
+        claim(
+            step_rows([0.20, 0.16, 0.12, 0.08, 0.10, 0.04]),
+            "Every step of the ablation lowers ECE, if masks multiply",
+        ).verdict
         == "does not hold"
     )
     assert (
-        claim(step_rows([0.20, 0.16, 0.12, 0.08, 0.08, 0.04]), "Every step").verdict
+        claim(
+            step_rows([0.20, 0.16, 0.12, 0.08, 0.08, 0.04]),
+            "Every step of the ablation lowers ECE, if masks multiply",
+        ).verdict
         == "cannot be told"
     )
     assert (
-        claim(step_rows([0.20, 0.16, 0.12, 0.08, 0.06, 0.04])[2:], "Every step").verdict
-        == "not measured"
+        claim(
+            step_rows([0.20, 0.16, 0.12, 0.08, 0.06, 0.04])[2:],
+            "Every step of the ablation lowers ECE, if masks multiply",
+        ).verdict
+        == "not judged"
     )
 
 
@@ -427,7 +378,7 @@ def test_sensitivity_to_gamma():
         "holds",
         "does not hold",
     ]
-    assert claim(steady[:3], "MaC-Cal is hardly").verdict == "not measured"
+    assert claim(steady[:3], "MaC-Cal is hardly").verdict == "not judged"
 
 
 def test_elsewhere_and_shift():
@@ -438,15 +389,22 @@ def test_elsewhere_and_shift():
             "auroc_high": auroc + 0.005,
             "fpr95": 0.5,
         }
-        return {"ood": {"mean": mean}, "shift": {"overall": {"ece_pooled_mean": ece}}}
+        overall = {"ece_pooled_mean": ece, "ece": ece + 0.03}
+        return {"ood": {"mean": mean}, "shift": {"overall": overall}}
 
     one = [row("vanilla", 1, **parts(0.85, 0.2)), row("maccal", 1, **parts(0.88, 0.1))]
-    assert claim(one, "MaC-Cal tells").verdict == "holds"
+    tells = "MaC-Cal tells images from elsewhere better than vanilla"
+    assert claim(one, tells).verdict == "holds"
     # without seeds or an interval
-    assert claim(one, "MaC-Cal has a lower ECE than vanilla").verdict == "cannot be told"
+    lower = "MaC-Cal has a lower ECE than vanilla on corrupted images, "
+    for words in ("all corruptions pooled", "mean over corruptions"):
+        assert claim(one, lower + words).verdict == "cannot be told"
     two = [*one, row("vanilla", 2, **parts(0.85, 0.21)), row("maccal", 2, **parts(0.80, 0.111))]
-    assert claim(two, "MaC-Cal tells").verdict == "cannot be told"
-    assert claim(two, "MaC-Cal has a lower ECE than vanilla").verdict == "holds"
+    assert claim(two, tells).verdict == "cannot be told"
+    for words in ("all corruptions pooled", "mean over corruptions"):
+        assert claim(two, lower + words).verdict == "holds"
+    assert "10.55 % against 20.50 %" in claim(two, lower + "all corruptions").evidence
+    assert "13.55 % against 23.50 %" in claim(two, lower + "mean over").evidence
 
 
 def cell(name, method, column, rows, group=None):
@@ -573,7 +531,10 @@ def parts_of(job, ece):
         "kinds": ["fog"],
         "severities": [1, 2],
         "ece_pooled": [2 * ece, 3 * ece],
-        "overall": {"ece_pooled_mean": 3 * ece},
+        "ece_mean": [2.5 * ece, 4 * ece],
+        "n": 500,
+        "source": "made",
+        "overall": {"ece_pooled_mean": 3 * ece, "ece": 3.3 * ece, "accuracy": 0.6},
     }
     made = {"ood": {"mean": part}, "shift": shift, "motivation": motivation}
     keep = {"keep": [0.5, 0.4, 0.35]} if job.config.method.endswith("maccal") else {}
@@ -639,7 +600,7 @@ def test_same_rows_same_bytes_in_another_process(tmp_path):
         check=True,
         capture_output=True,
     )
-    assert b"figures: 9 of 9 in figures" in done.stdout
+    assert b"figures: 10 of 10 in figures" in done.stdout
     assert (tmp_path / "page.html").read_text() == bench_page((1,))
     drawn, absent = draw_all(bench_rows((1,)))
     assert absent == {}
@@ -662,13 +623,15 @@ def test_figures_that_lack_rows_are_named(tmp_path, monkeypatch, capsys):
         "among the rows; run `maccal bench mixup`"
     )
     assert f"left out: {lack}\n" in words
-    assert f"figures: 3 of 9 in {tmp_path / 'figures'}" in words.replace("\n", "")
+    assert f"figures: 4 of 10 in {tmp_path / 'figures'}" in words.replace("\n", "")
     assert sorted(file.name for file in (tmp_path / "figures").iterdir()) == [
-        f"{name}.{kind}" for name in ("averages", "cost", "leaderboard") for kind in ("png", "svg")
+        f"{name}.{kind}"
+        for name in ("averages", "cost", "leaderboard", "scheme")
+        for kind in ("png", "svg")
     ]
     page = (tmp_path / "page.html").read_text()
     assert f"<li>{lack}</li>" in page.replace("&#39;", "'")
-    assert page.count('<div role="img"') == 3
+    assert page.count('<div role="img"') == 4
 
 
 def test_no_figures_if_told_so():
@@ -693,9 +656,85 @@ def test_nothing_from_outside_and_nothing_hostile():
     assert made["text"][2] == NASTY
 
 
+def test_standing_says_its_intervals():
+    html = leaderboard_page(everyone((0.020, 0.021, 0.022)), figures={})
+    assert "95 % interval 1.8" in html
+    assert " %, over 3 seeds" in html
+    one = leaderboard_page(everyone((0.02,), (0.05,)), figures={})
+    assert re.search(r"95 % interval 1\.[45]\d to 2\.[45]\d %, bootstrap of one seed", one)
+    tiny = [row("maccal", data="tiny-imagenet"), row("vanilla", data="tiny-imagenet")]
+    apart = leaderboard_page([*everyone((0.020, 0.021, 0.022)), *tiny], figures={})
+    assert "judged by themselves: Tiny-ImageNet, resnet8." in apart
+
+
+def test_a_short_training_of_the_papers_network_says_so():
+    def trained(epochs):
+        one = row("vanilla", model="resnet50")
+        return replace(one, ran=replace(one.ran, recipe={"epochs": epochs}))
+
+    words = "CIFAR-10, resnet50, 5 epochs"
+    assert words in leaderboard_page([trained(5)], figures={})
+    assert "fewer epochs:" not in leaderboard_page([trained(350)], figures={})
+
+
+def test_corrupted_images_in_numbers():
+    overall = {"accuracy": 0.6, "ece": 0.12, "ece_pooled_mean": 0.08}
+    shift = {"n": 500, "source": "made", "overall": overall}
+    rows = [row("vanilla", shift=shift), row("maccal")]
+    found = [cell("shift", "Vanilla", name, rows).text for name in ("accuracy", "ECE, pooled")]
+    assert [*found, cell("shift", "Vanilla", "ECE, mean", rows).text] == ["60.00", "8.00", "12.00"]
+    assert cell("shift", "MaC-Cal", "ECE, mean", rows).text == "–"
+    (sheet,) = [one for one in tables(rows) if one.name == "shift"]
+    assert sheet.about.endswith("CIFAR-10: 500 test images, corrupted here.")
+
+
+# Several scales on one page
+
+
+def two_scales(**more):
+    small = [row("maccal", ece=0.03, limit=1000), row("vanilla", ece=0.2, limit=1000)]
+    return leaderboard_page({"full": seeded("maccal", [0.02, 0.021]), "cpu": small}, **more)
+
+
+def test_one_part_for_each_scale():
+    html = two_scales(figures={})
+    assert html == two_scales(figures={})
+    boards = re.findall(r'id="(\w*-?)board">(.*?)</script>', html)
+    assert [prefix for prefix, _ in boards] == ["", "part2-"]
+    assert [len(json.loads(text)) for _, text in boards] == [1, 2]
+    assert html.index("Scale full") < html.index("Scale cpu")
+    ids = re.findall(r'\sid="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+    assert 'id="scales"' not in leaderboard_page([row("maccal")], figures={})
+
+
+def test_files_of_several_scales_share_a_page(tmp_path, capsys):
+    """A file of the same name is the same scale, and a row that both have counts once."""
+    (tmp_path / "a").mkdir()
+    write_rows(tmp_path / "bench-full.jsonl", [row("vanilla"), row("maccal", 1, 0.02)])
+    write_rows(tmp_path / "bench-cpu.jsonl", [row("vanilla", limit=100)])
+    write_rows(
+        tmp_path / "a" / "bench-cpu.jsonl", [row("vanilla", limit=100), row("ls", limit=100)]
+    )
+    files = [tmp_path / name for name in ("bench-full.jsonl", "bench-cpu.jsonl")]
+    page = tmp_path / "page.html"
+    report((*files, tmp_path / "a" / "bench-cpu.jsonl"), out=page, figures=tmp_path / "figures")
+    boards = re.findall(r'id="(?:\w*-?)board">(.*?)</script>', page.read_text())
+    assert [len(json.loads(text)) for text in boards] == [2, 2]
+    words = capsys.readouterr().out
+    assert words.index("\nfull\n") < words.index("\ncpu\n")
+    assert (tmp_path / "figures" / "full" / "scheme.svg").exists()
+    assert (tmp_path / "figures" / "cpu" / "scheme.svg").exists()
+    # two different rows of one name are refused within a scale, and stand beside each other in two
+    write_rows(tmp_path / "a" / "bench-cpu.jsonl", [row("vanilla", 1, 0.3, limit=100)])
+    with pytest.raises(ValueError, match="have the same name"):
+        report((files[1], tmp_path / "a" / "bench-cpu.jsonl"), out=page)
+
+
 def test_an_empty_page():
     html = leaderboard_page([])
-    assert html.count("run `maccal bench ") == len(FIGURES)
+    absent = html.split('id="absent"')[1]
+    assert absent.count("run `maccal bench ") == len(FIGURES) - 1  # the scheme needs no rows
     assert "MaC-Cal has not been measured yet." in html
     assert ">nan" not in html
 
@@ -750,7 +789,7 @@ def test_sorting_and_filtering(opened):
     view.fill("#search", "mbls maccal")
     assert column(view, 0) == []
     view.fill("#search", "mbls mac-cal")
-    assert column(view, 0) == ["MbLS + MaC-Cal"]
+    assert column(view, 0) == ["MbLS + MaC-Cal\nstart=fresh"]
     assert view.locator("#status").inner_text().startswith("1 of ")
 
 
@@ -817,6 +856,36 @@ def test_the_rest_of_the_lines_on_demand(opened):
     assert view.locator("#more").is_hidden()
     view.fill("#search", "gamma=20")
     assert view.locator("#status").inner_text() == "11 of 210 lines"
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_the_switch_between_scales(opened, width):
+    """The first is shown first; each has its own leaderboard, which sorts by itself."""
+    view = opened(two_scales(), viewport={"width": width, "height": 900})
+    first, second = view.locator("#part"), view.locator("#part2-part")
+    assert (first.is_visible(), second.is_visible()) == (True, False)
+    assert view.locator("#status").inner_text() == "1 of 1 lines"
+    view.get_by_label("cpu", exact=True).first.check()
+    assert (first.is_visible(), second.is_visible()) == (False, True)
+    rows = view.locator("#part2-leaderboard tbody tr[data-line]")
+    assert view.locator("#part2-status").inner_text() == "2 of 2 lines"
+    assert rows.first.inner_text().startswith("MaC-Cal")
+    view.locator("#part2-leaderboard thead button").nth(3).click()
+    assert rows.first.inner_text().startswith("Vanilla")
+    rows.first.locator("button.open").click()
+    assert second.locator("tr.detail svg.diagram").count() == 1
+    assert view.evaluate("document.documentElement.scrollWidth") <= width
+    ids = view.evaluate("[...document.querySelectorAll('[id]')].map(node => node.id)")
+    assert len(ids) == len(set(ids))
+    view.locator("#scales input").first.focus()
+    view.locator("#scales input").nth(1).press("ArrowLeft")
+    assert (first.is_visible(), second.is_visible()) == (True, False)
+
+
+def test_without_a_script_all_scales_are_shown(opened):
+    view = opened(two_scales(figures={}), java_script_enabled=False)
+    for words in ("Scale full", "Scale cpu"):
+        assert view.get_by_text(words, exact=True).is_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

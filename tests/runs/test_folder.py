@@ -20,6 +20,7 @@ from maccal.calibration.posthoc.temperature import TemperatureScaling
 from maccal.calibration.stage2 import Stage2
 from maccal.data import load
 from maccal.data.pixels import PIXELS
+from maccal.evaluation.row import Row, read_rows, write_rows
 from maccal.io import FileError, write_json
 from maccal.metrics import summary
 from maccal.runs import (
@@ -33,6 +34,7 @@ from maccal.runs import (
     read_history,
 )
 from maccal.runs.beyond import extend_row
+from maccal.runs.naming import rename_rows, renamed
 from maccal.runs.second import Batches, views_of
 from maccal.training import predict
 from maccal.training.recipe import RECIPES, Recipe
@@ -118,14 +120,14 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
         "2",
     )
     run = tmp_path / "runs" / "digits.400-resnet8,epochs=3-vanilla-s2"
-    assert f"wrote runs/{run.name}" in capsys.readouterr().out
+    assert f"wrote runs/{run.name}" in capsys.readouterr().err
     assert read_config(run).limit == 400
     assert read_config(run).recipe.epochs == 3
     assert not read_config(run).recipe.flip  # the data set's own recipe
-    cli(monkeypatch, "calibrate", f"runs/{run.name}", "--epochs", "5")
-    new = run.with_name("digits.400-resnet8,epochs=3-maccal,epochs=5-s2")
+    cli(monkeypatch, "calibrate", f"runs/{run.name}", "--epochs", "4")
+    new = run.with_name("digits.400-resnet8,epochs=3-maccal,epochs=4-s2")
     assert sorted(p.name for p in new.iterdir()) == FILES
-    assert read_config(new).stage2 == Stage2(epochs=5).settled(trained=False)
+    assert read_config(new).stage2 == Stage2(epochs=4).settled(trained=True)
     assert json.loads((new / "row.json").read_text())["trained"]["seconds"] > 0
     cli(monkeypatch, "evaluate", str(run), "--compare", str(new), "--resamples", "50")
     out = capsys.readouterr().out
@@ -362,3 +364,108 @@ def test_digits_are_never_mirrored():
         assert views == ("shift" if name in ("svhn", "digits") else "mirror")
         assert views_of(replace(config, feedback="mixed"), pixels) == "mix"
         assert views_of(replace(config, feedback="training"), pixels) is False
+
+
+@pytest.mark.slow
+def test_a_run_starts_from_its_trained_classifier(run):
+    """As calibrate does; a bottleneck cannot, and the names tell."""
+    new = calibrate_run(run)
+    assert new.name == "digits-resnet8,epochs=2-maccal-s1"
+    assert read_config(new).stage2 == Stage2().settled(trained=True)
+    at_rest = calibrate_run(run, stage2=Stage2(lr=0.0))
+    before, after = load_run(run, 10).head, load_run(at_rest, 10).head
+    scale = float(after.weight.norm() / before.weight.norm())  # at rate zero, a temperature
+    torch.testing.assert_close(after.weight, scale * before.weight, rtol=1e-4, atol=1e-6)
+    fresh = calibrate_run(run, stage2=Stage2(start="fresh", epochs=1))
+    assert fresh.name == "digits-resnet8,epochs=2-maccal,start=fresh,epochs=1-s1"
+
+
+@pytest.mark.slow
+def test_a_run_of_before_there_was_a_choice_had_a_fresh_head(run):
+    """Its config.json does not say where the head started."""
+    fresh = calibrate_run(run, stage2=Stage2(start="fresh", epochs=1))
+    content = json.loads((fresh / "config.json").read_text())
+    for later in ("start", "batchnorm"):
+        del content["stage2"][later]
+    content = {key: value for key, value in content.items() if key not in ("format", "checksum")}
+    write_json(fresh / "config.json", "config 1", content)
+    assert read_config(fresh).stage2.start == "fresh"
+    assert read_config(fresh).name == fresh.name
+
+
+@pytest.mark.slow
+def test_balcal_starts_from_its_linear_classifier(tmp_path):
+    first = make_run(replace(QUICK, method="balcal"), runs=tmp_path)
+    new = calibrate_run(first, stage2=Stage2(lr=0.0))
+    before, after = load_run(first, 10), load_run(new, 10)
+    assert float(after.share) == 1
+    scale = float(after.head.weight.norm() / before.head.weight.norm())
+    torch.testing.assert_close(after.head.weight, scale * before.head.weight, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_run_on_images(run):
+    """Live: the network's BatchNorm goes along; views would be of other images."""
+    live = calibrate_run(run, stage2=Stage2(batchnorm="train", epochs=1))
+    assert live.name == "digits-resnet8,epochs=2-maccal,epochs=1,batchnorm=train-s1"
+    before, after = load_run(run, 10), load_run(live, 10)
+    pairs = zip(before.body.parameters(), after.body.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+    assert not torch.equal(before.body.bn1.running_mean, after.body.bn1.running_mean)
+    with pytest.raises(ValueError, match="no feedback from views images; pass held-out or trainin"):
+        calibrate_run(run, stage2=Stage2(batchnorm="train"), feedback="views")
+
+
+@pytest.mark.slow
+def test_presets(run, monkeypatch, capsys):
+    monkeypatch.chdir(run.parent)
+    cli(monkeypatch, "calibrate", run.name, "--preset", "paper", "--epochs", "1")
+    printed = run.with_name("digits-resnet8,epochs=2-maccal,as_printed,epochs=1,training-s1")
+    assert read_config(printed).stage2 == Stage2.paper(epochs=1)
+    assert read_config(printed).feedback == "training"
+    cli(monkeypatch, "calibrate", run.name, "--preset", "restricted-regrow")
+    words = "maccal,lr=0.1,refresh=epoch,masking=regrow,adapt=none"
+    made = run.with_name(f"digits-resnet8,epochs=2-{words}-s1")
+    assert read_config(made).stage2 == Stage2.ablation("restricted", "regrow")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--preset", "printed"), "no preset 'printed'; the presets are default, paper, vanilla"),
+        (
+            ("--preset", "paper", "--schedule", "cosine"),
+            "--schedule cosine: the preset paper has constant; leave one of them out",
+        ),
+        (("--preset", "masked", "--start", "trained"), "--start trained: the preset masked has"),
+        (("--preset", "paper", "--feedback", "views"), "--feedback views is not the preset paper"),
+        (("--preset", "paper", "--calibrator", "temperature"), "temperature has none of them"),
+    ],
+    ids=str,
+)
+def test_what_contradicts_a_preset(flags, words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert words in refused(monkeypatch, capsys, "calibrate", ".", *flags)
+
+
+def test_rows_by_the_names_of_today(tmp_path):
+    """A row that does not say where the head started had a fresh one; its numbers stay."""
+    config = replace(QUICK, method="maccal", stage2=Stage2(start="fresh")).planned()
+    said = {key: value for key, value in config.ran.calibration.items() if key != "start"}
+    old = replace(config.ran, calibration=said, changes=())
+    rows = [
+        Row("digits-resnet8,epochs=2-maccal-s1", ran=old, numbers={"ece": 0.1}),
+        Row("a stranger's", ran=replace(old, model="mine"), numbers={"ece": 0.2}),
+    ]
+    new = renamed(rows[0])
+    assert new.name == "digits-resnet8,epochs=2-maccal,start=fresh-s1"
+    assert new.ran == config.ran
+    assert new.numbers == rows[0].numbers
+    assert renamed(rows[1]) == rows[1]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    assert rename_rows(tmp_path / "rows.jsonl") == 1
+    assert rename_rows(tmp_path / "rows.jsonl") == 0
+    assert sorted(row.name for row in read_rows(tmp_path / "rows.jsonl")) == [
+        "a stranger's",
+        new.name,
+    ]

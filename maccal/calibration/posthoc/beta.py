@@ -14,11 +14,20 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor
 
-from maccal.calibration.posthoc.inputs import LEAST, Inputs, back, fit_inputs, fitted, new_inputs
+from maccal.calibration.posthoc.inputs import (
+    LEAST,
+    Inputs,
+    back,
+    fit_inputs,
+    fitted,
+    new_inputs,
+    predicted,
+)
 from maccal.calibration.posthoc.inputs import shares as shares_of
 from maccal.calibration.posthoc.logistic import NoOptimum
 from maccal.calibration.posthoc.one_vs_rest import targets, together
-from maccal.metrics.inputs import Array
+from maccal.metrics.given import Classes
+from maccal.metrics.inputs import Array, Same
 
 SAMPLE = 2048  # rows of each group in the sample
 POSSIBLE = np.log(0.05)
@@ -34,6 +43,7 @@ class BetaCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Three numbers per class, then divided by the sum.
 
     inputs   "logits", or "probs" for probabilities
+    classes  names of the columns, where labels are names
 
     Fitted: maps_ (rows a, b, c; one row per class, and one row in all for two classes, that of the
     second), classes_, n_features_in_. A class that no row has gets the probability 0.
@@ -48,12 +58,13 @@ class BetaCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     maps_: np.ndarray
 
-    def __init__(self, *, inputs: Inputs = "logits") -> None:
+    def __init__(self, *, inputs: Inputs = "logits", classes: Classes | None = None) -> None:
         self.inputs = inputs
+        self.classes = classes
 
     def fit(self, logits: Array, labels: Array) -> "BetaCalibration":
         """Find the numbers; ValueError where a class can be told apart without a mistake."""
-        numbers, codes = fit_inputs(logits, labels, self.inputs)
+        numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         columns = both_columns(numbers, self.inputs)
         maps = []
         for c, hit in enumerate(targets(codes, len(columns[0]))):
@@ -65,7 +76,7 @@ class BetaCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.maps_ = np.stack(maps)
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         columns = both_columns(new_inputs(self, logits), self.inputs)
         mapped = []
@@ -74,9 +85,9 @@ class BetaCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             mapped.append(expit(found[:2] @ two + found[2]))
         return back(together(np.stack(mapped)), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
-        return self.predict_proba(logits).argmax(1)
+        return predicted(self, self.predict_proba(logits).argmax(1))
 
 
 def both_columns(numbers: Tensor, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:

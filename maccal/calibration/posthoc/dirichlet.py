@@ -29,6 +29,7 @@ from maccal.calibration.posthoc.inputs import (
     fit_inputs,
     fitted,
     new_inputs,
+    predicted,
     refuse_absent,
     shares,
 )
@@ -40,7 +41,8 @@ from maccal.calibration.posthoc.logistic import (
     optimum,
     problem_of,
 )
-from maccal.metrics.inputs import Array
+from maccal.metrics.given import Classes
+from maccal.metrics.inputs import Array, Same
 
 SHARES = (1.0, 0.1, 0.01, 1e-3, 1e-4)
 FOLDS = 3
@@ -115,6 +117,7 @@ class DirichletCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     """A matrix and a bias on log-probabilities, with ODIR.
 
     inputs         "logits", or "probs" for probabilities
+    classes        names of the columns, where labels are names
     off_diagonal   lambda of ODIR; None chooses both strengths by cross-validation
     intercept      mu of ODIR; None is that of an equal cost for each number
 
@@ -138,16 +141,18 @@ class DirichletCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self,
         *,
         inputs: Inputs = "logits",
+        classes: Classes | None = None,
         off_diagonal: float | None = None,
         intercept: float | None = None,
     ) -> None:
         self.inputs = inputs
+        self.classes = classes
         self.off_diagonal = off_diagonal
         self.intercept = intercept
 
     def fit(self, logits: Array, labels: Array) -> "DirichletCalibration":
         """Find the map, and the strengths where they are not given."""
-        numbers, codes = fit_inputs(logits, labels, self.inputs)
+        numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         classes = numbers.shape[1]
         refuse_absent(codes, classes, REMEDY)
         logs = log_shares(numbers, self.inputs)
@@ -172,13 +177,13 @@ class DirichletCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         same = off_diagonal / (classes - 1)
         return off_diagonal, same if self.intercept is None else self.intercept
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         return back(self._mapped(logits).softmax(1), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
-        return back(self._mapped(logits).argmax(1), logits)
+        return predicted(self, back(self._mapped(logits).argmax(1), logits))
 
     def _mapped(self, logits: Array) -> Tensor:
         logs = log_shares(new_inputs(self, logits), self.inputs)

@@ -16,9 +16,18 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor
 
-from maccal.calibration.posthoc.inputs import Inputs, back, fit_inputs, fitted, new_inputs, scores
+from maccal.calibration.posthoc.inputs import (
+    Inputs,
+    back,
+    fit_inputs,
+    fitted,
+    new_inputs,
+    predicted,
+    scores,
+)
 from maccal.calibration.posthoc.one_number import exact_temperature
-from maccal.metrics.inputs import Array
+from maccal.metrics.given import Classes
+from maccal.metrics.inputs import Array, Same
 
 STEPS = 200
 SETTLED = 1e-11  # of the slope, in nats per unit of weight
@@ -28,6 +37,7 @@ class EnsembleTemperatureScaling(ClassifierMixin, BaseEstimator):  # type: ignor
     """A mixture of the output at a temperature, the output as it is, and a uniform guess.
 
     inputs   "logits", or "probs" for probabilities
+    classes  names of the columns, where labels are names
 
     Fitted: temperature_, weights_ (three shares that sum to 1), classes_, n_features_in_.
 
@@ -43,12 +53,13 @@ class EnsembleTemperatureScaling(ClassifierMixin, BaseEstimator):  # type: ignor
     temperature_: float
     weights_: np.ndarray
 
-    def __init__(self, *, inputs: Inputs = "logits") -> None:
+    def __init__(self, *, inputs: Inputs = "logits", classes: Classes | None = None) -> None:
         self.inputs = inputs
+        self.classes = classes
 
     def fit(self, logits: Array, labels: Array) -> "EnsembleTemperatureScaling":
         """Find the temperature, then the weights; ValueError without a best temperature."""
-        numbers, codes = fit_inputs(logits, labels, self.inputs)
+        numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         x = scores(numbers, self.inputs)
         self.temperature_ = exact_temperature(x, codes)
         own = [own_probability(x, codes, scale) for scale in (1 / self.temperature_, 1.0)]
@@ -56,16 +67,16 @@ class EnsembleTemperatureScaling(ClassifierMixin, BaseEstimator):  # type: ignor
         self.weights_ = best_weights(np.stack(own))
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         x = scores(new_inputs(self, logits), self.inputs).double()
         first, second, third = self.weights_.tolist()
         p = first * (x / self.temperature_).softmax(1) + second * x.softmax(1)
         return back(p.add_(third / x.shape[1]), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class, which stays what it was."""
-        return back(new_inputs(self, logits).argmax(1), logits)
+        return predicted(self, back(new_inputs(self, logits).argmax(1), logits))
 
 
 def own_probability(x: Tensor, labels: Tensor, scale: float) -> np.ndarray:

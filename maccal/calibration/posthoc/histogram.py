@@ -11,17 +11,26 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from maccal.calibration.posthoc.inputs import Inputs, back, fit_inputs, fitted, new_inputs
+from maccal.calibration.posthoc.inputs import (
+    Inputs,
+    back,
+    fit_inputs,
+    fitted,
+    new_inputs,
+    predicted,
+)
 from maccal.calibration.posthoc.one_vs_rest import columns, targets, together
 from maccal.metrics.arguments import check_bins
 from maccal.metrics.binning import assign, equal_width_edges, mass_edges
-from maccal.metrics.inputs import Array
+from maccal.metrics.given import Classes
+from maccal.metrics.inputs import Array, Same
 
 
 class HistogramCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """The share of hits per bin and class, then divided by the sum.
 
     inputs   "logits", or "probs" for probabilities
+    classes  names of the columns, where labels are names
     bins     how many
     equal    "width": as wide each; "mass": as many rows in each
 
@@ -42,10 +51,12 @@ class HistogramCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self,
         *,
         inputs: Inputs = "logits",
+        classes: Classes | None = None,
         bins: int = 15,
         equal: Literal["mass", "width"] = "width",
     ) -> None:
         self.inputs = inputs
+        self.classes = classes
         self.bins = bins
         self.equal = equal
 
@@ -54,7 +65,7 @@ class HistogramCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         bins = check_bins(self.bins)
         if self.equal not in ("mass", "width"):
             raise ValueError(f'equal is {self.equal!r}; say equal="mass" or equal="width"')
-        numbers, codes = fit_inputs(logits, labels, self.inputs)
+        numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         probs = columns(numbers, self.inputs)
         self.edges_ = [self._edges(p, bins) for p in probs]
         pairs = zip(probs, self.edges_, targets(codes, len(probs)), strict=True)
@@ -64,16 +75,16 @@ class HistogramCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _edges(self, p: np.ndarray, bins: int) -> np.ndarray:
         return mass_edges(np.sort(p), bins) if self.equal == "mass" else equal_width_edges(bins)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         probs = columns(new_inputs(self, logits), self.inputs)
         triples = zip(probs, self.edges_, self.values_, strict=True)
         mapped = [values[bin_of(p, edges)] for p, edges, values in triples]
         return back(together(np.stack(mapped)), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
-        return self.predict_proba(logits).argmax(1)
+        return predicted(self, self.predict_proba(logits).argmax(1))
 
 
 def bin_of(p: np.ndarray, edges: np.ndarray) -> np.ndarray:

@@ -4,6 +4,9 @@ Whether numbers are logits or probabilities is said by the parameter `inputs` an
 What contradicts it is refused: rows that all lie in [0, 1] and sum to 1 are not logits, numbers
 below 0 or rows with another sum are not probabilities.
 
+Labels are class indices, or names where the parameter `classes` has them in the order of the
+columns; then classes_ are those, and predict gives them.
+
     checked    the N x K numbers as they came, float32 or float64
     scores     their logits, or log-probabilities
     shares     their probabilities, in float64
@@ -19,9 +22,11 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
+from maccal.metrics.given import Classes, class_indices, class_names
 from maccal.metrics.inputs import (
     SUM_TOLERANCE,
     Array,
+    Same,
     check_labels,
     check_logits,
     check_probs,
@@ -77,16 +82,24 @@ def shares(values: Tensor, inputs: Inputs) -> Tensor:
     return wide.softmax(1) if inputs == "logits" else wide / wide.sum(1, keepdim=True)
 
 
-def fit_inputs(values: Array, labels: Array, inputs: Inputs) -> tuple[Tensor, Tensor]:
-    """Checked numbers and their labels, on the CPU."""
+def fit_inputs(
+    values: Array, labels: Array, inputs: Inputs, classes: Classes | None = None
+) -> tuple[Tensor, Tensor]:
+    """Checked numbers and the indices of their labels, on the CPU."""
     numbers = checked(values, inputs).cpu()
+    if classes is not None:
+        labels = class_indices(labels, classes, numbers.shape[1])
     return numbers, check_labels(labels, numbers)
 
 
 def fitted(estimator: Estimator, numbers: Tensor) -> Estimator:
     """The estimator with what scikit-learn expects of a fitted one; the last line of every fit."""
-    estimator.classes_ = np.arange(numbers.shape[1])
-    estimator.n_features_in_ = numbers.shape[1]
+    columns = numbers.shape[1]
+    named = estimator.classes is not None
+    estimator.classes_ = (
+        np.array(class_names(estimator.classes, columns)) if named else np.arange(columns)
+    )
+    estimator.n_features_in_ = columns
     return estimator
 
 
@@ -105,9 +118,16 @@ def new_inputs(estimator: Any, values: Array) -> Tensor:
     return numbers.cpu()
 
 
-def back(result: Tensor, source: Array) -> Array:
+def back(result: Tensor, source: Array) -> Same:
     """The result as the caller's kind of array, on the caller's device."""
     return result.to(source.device) if isinstance(source, Tensor) else result.numpy()
+
+
+def predicted(estimator: Any, indices: Array) -> Array:
+    """The predicted classes: by their names where `classes` gives them, else by their indices."""
+    if estimator.classes is None:
+        return indices
+    return estimator.classes_[indices.cpu().numpy() if isinstance(indices, Tensor) else indices]
 
 
 def refuse_absent(labels: Tensor, classes: int, remedy: str) -> None:

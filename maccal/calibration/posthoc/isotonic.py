@@ -10,15 +10,24 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from maccal.calibration.posthoc.inputs import Inputs, back, fit_inputs, fitted, new_inputs
+from maccal.calibration.posthoc.inputs import (
+    Inputs,
+    back,
+    fit_inputs,
+    fitted,
+    new_inputs,
+    predicted,
+)
 from maccal.calibration.posthoc.one_vs_rest import columns, targets, together
-from maccal.metrics.inputs import Array
+from maccal.metrics.given import Classes
+from maccal.metrics.inputs import Array, Same
 
 
 class IsotonicCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A rising function per class, then divided by the sum.
 
     inputs   "logits", or "probs" for probabilities
+    classes  names of the columns, where labels are names
 
     Fitted: functions_ (for each class the corners, as two arrays), classes_, n_features_in_.
     Two classes have one function, that of the second.
@@ -32,26 +41,27 @@ class IsotonicCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     functions_: list[tuple[np.ndarray, np.ndarray]]
 
-    def __init__(self, *, inputs: Inputs = "logits") -> None:
+    def __init__(self, *, inputs: Inputs = "logits", classes: Classes | None = None) -> None:
         self.inputs = inputs
+        self.classes = classes
 
     def fit(self, logits: Array, labels: Array) -> "IsotonicCalibration":
         """Find the function of each class."""
-        numbers, codes = fit_inputs(logits, labels, self.inputs)
+        numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         probs = columns(numbers, self.inputs)
         pairs = zip(probs, targets(codes, len(probs)), strict=True)
         self.functions_ = [rising(p, hit) for p, hit in pairs]
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         probs = columns(new_inputs(self, logits), self.inputs)
         both = zip(probs, self.functions_, strict=True)
         return back(together(np.stack([np.interp(p, *function) for p, function in both])), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
-        return self.predict_proba(logits).argmax(1)
+        return predicted(self, self.predict_proba(logits).argmax(1))
 
 
 def rising(p: np.ndarray, hit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -15,15 +15,25 @@ import torch
 from scipy.interpolate import CubicSpline
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from maccal.calibration.posthoc.inputs import Inputs, back, fit_inputs, fitted, new_inputs, shares
+from maccal.calibration.posthoc.inputs import (
+    Inputs,
+    back,
+    fit_inputs,
+    fitted,
+    new_inputs,
+    predicted,
+    shares,
+)
 from maccal.metrics.arguments import check_count
-from maccal.metrics.inputs import Array, scan
+from maccal.metrics.given import Classes
+from maccal.metrics.inputs import Array, Same, scan
 
 
 class SplineCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """The confidence of the most probable class, corrected; the others in proportion.
 
     inputs   "logits", or "probs" for probabilities
+    classes  names of the columns, where labels are names
     knots    of the spline, evenly spread over the rows; 6 is the authors' choice
 
     Fitted: confidence_ (in order) and corrected_, between which lines are drawn; classes_,
@@ -42,14 +52,17 @@ class SplineCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     confidence_: np.ndarray
     corrected_: np.ndarray
 
-    def __init__(self, *, inputs: Inputs = "logits", knots: int = 6) -> None:
+    def __init__(
+        self, *, inputs: Inputs = "logits", classes: Classes | None = None, knots: int = 6
+    ) -> None:
         self.inputs = inputs
+        self.classes = classes
         self.knots = knots
 
     def fit(self, logits: Array, labels: Array) -> "SplineCalibration":
         """Fit the spline to the curve of the most probable class."""
         knots = check_count(self.knots, "knots", least=3)
-        numbers, codes = fit_inputs(logits, labels, self.inputs)
+        numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         if len(numbers) < knots:
             raise ValueError(f"{len(numbers)} rows are too few for a spline with {knots} knots")
         p = numbers if self.inputs == "probs" else shares(numbers, self.inputs)
@@ -60,7 +73,7 @@ class SplineCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         p = shares(new_inputs(self, logits), self.inputs)
         confidence, top = p.max(1)
@@ -72,9 +85,9 @@ class SplineCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rest = torch.where(left > 0, rest / left.clamp(min=1e-300), even)
         return back((rest * (1 - wanted)).scatter(1, top[:, None], wanted), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the correction."""
-        return self.predict_proba(logits).argmax(1)
+        return predicted(self, self.predict_proba(logits).argmax(1))
 
 
 def corrected(confidence: np.ndarray, hit: np.ndarray, knots: int) -> tuple[np.ndarray, np.ndarray]:

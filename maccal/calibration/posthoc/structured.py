@@ -23,10 +23,19 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor
 
-from maccal.calibration.posthoc.inputs import Inputs, back, fit_inputs, fitted, new_inputs, scores
+from maccal.calibration.posthoc.inputs import (
+    Inputs,
+    back,
+    fit_inputs,
+    fitted,
+    new_inputs,
+    predicted,
+    scores,
+)
 from maccal.calibration.posthoc.logistic import Kind, identity, optimum, penalties, problem_of
 from maccal.calibration.posthoc.one_number import exact_temperature
-from maccal.metrics.inputs import Array
+from maccal.metrics.given import Classes
+from maccal.metrics.inputs import Array, Same
 
 
 def mixed_logs(x: Tensor, temperature: float, rows: int) -> Tensor:
@@ -54,6 +63,7 @@ class StructuredVectorScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
     """A factor and a bias per class, held near one temperature (SVS).
 
     inputs     "logits", or "probs" for probabilities
+    classes    names of the columns, where labels are names
     strength   of the regularisation; 1 is the authors' choice
 
     Fitted: temperature_, scale_ and bias_ (K numbers each, after the temperature), n_rows_,
@@ -75,13 +85,16 @@ class StructuredVectorScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
     bias_: np.ndarray
     n_rows_: int
 
-    def __init__(self, *, inputs: Inputs = "logits", strength: float = 1.0) -> None:
+    def __init__(
+        self, *, inputs: Inputs = "logits", classes: Classes | None = None, strength: float = 1.0
+    ) -> None:
         self.inputs = inputs
+        self.classes = classes
         self.strength = strength
 
     def fit(self, logits: Array, labels: Array) -> "StructuredVectorScaling":
         """Find the temperature, and the map after it; ValueError without a best temperature."""
-        numbers, codes = fit_inputs(logits, labels, self.inputs)
+        numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         x = scores(numbers, self.inputs)
         self.temperature_, (self.scale_, self.bias_) = fit_structured(
             "vector", x, codes, self.strength
@@ -89,13 +102,13 @@ class StructuredVectorScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.n_rows_ = len(x)
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         return back(self._mapped(logits).softmax(1), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
-        return back(self._mapped(logits).argmax(1), logits)
+        return predicted(self, back(self._mapped(logits).argmax(1), logits))
 
     def _mapped(self, logits: Array) -> Tensor:
         x = scores(new_inputs(self, logits), self.inputs)
@@ -107,6 +120,7 @@ class StructuredMatrixScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
     """A matrix and a bias, held near one temperature (SMS).
 
     inputs     "logits", or "probs" for probabilities
+    classes    names of the columns, where labels are names
     strength   of the regularisation; 1 is the authors' choice
 
     Fitted: temperature_, weight_ (K x K) and bias_ (K), after the temperature; n_rows_, classes_,
@@ -127,26 +141,29 @@ class StructuredMatrixScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
     bias_: np.ndarray
     n_rows_: int
 
-    def __init__(self, *, inputs: Inputs = "logits", strength: float = 1.0) -> None:
+    def __init__(
+        self, *, inputs: Inputs = "logits", classes: Classes | None = None, strength: float = 1.0
+    ) -> None:
         self.inputs = inputs
+        self.classes = classes
         self.strength = strength
 
     def fit(self, logits: Array, labels: Array) -> "StructuredMatrixScaling":
         """Find the temperature, and the map after it; ValueError without a best temperature."""
-        numbers, codes = fit_inputs(logits, labels, self.inputs)
+        numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         x = scores(numbers, self.inputs)
         self.temperature_, theta = fit_structured("matrix", x, codes, self.strength)
         self.weight_, self.bias_ = theta[:, :-1].copy(), theta[:, -1].copy()
         self.n_rows_ = len(x)
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         return back(self._mapped(logits).softmax(1), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
-        return back(self._mapped(logits).argmax(1), logits)
+        return predicted(self, back(self._mapped(logits).argmax(1), logits))
 
     def _mapped(self, logits: Array) -> Tensor:
         x = scores(new_inputs(self, logits), self.inputs)

@@ -21,11 +21,13 @@ from maccal.calibration.posthoc.inputs import (
     fit_inputs,
     fitted,
     new_inputs,
+    predicted,
     scores,
 )
 from maccal.calibration.posthoc.one_number import exact_temperature, matching_temperature
 from maccal.metrics.arguments import check_share
-from maccal.metrics.inputs import Array
+from maccal.metrics.given import Classes
+from maccal.metrics.inputs import Array, Same
 
 Source = Literal["held-out", "unlabelled", "accuracy", "views"]
 # whether there are labels, and whether an accuracy on unseen rows is known
@@ -41,6 +43,7 @@ class TemperatureScaling(TransformerMixin, ClassifierMixin, BaseEstimator):  # t
     """Divide the logits by the temperature that suits held-out labels best.
 
     inputs   "logits", or "probs" for probabilities, whose logarithm is divided
+    classes  names of the columns, where labels are names
 
     Fitted: temperature_, classes_, n_features_in_.
 
@@ -57,8 +60,9 @@ class TemperatureScaling(TransformerMixin, ClassifierMixin, BaseEstimator):  # t
 
     temperature_: float
 
-    def __init__(self, *, inputs: Inputs = "logits") -> None:
+    def __init__(self, *, inputs: Inputs = "logits", classes: Classes | None = None) -> None:
         self.inputs = inputs
+        self.classes = classes
 
     def fit(
         self,
@@ -84,21 +88,21 @@ class TemperatureScaling(TransformerMixin, ClassifierMixin, BaseEstimator):  # t
         if labels is None:
             numbers, codes = checked(logits, self.inputs), None
         else:
-            numbers, codes = fit_inputs(logits, labels, self.inputs)
+            numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         self.temperature_ = found_temperature(scores(numbers, self.inputs), codes, known, source)
         return fitted(self, numbers)
 
-    def transform(self, logits: Array) -> Array:
+    def transform(self, logits: Array) -> Same:
         """The logits, or log-probabilities, divided by the temperature."""
         return back(self._scaled(logits), logits)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities."""
         return back(torch.softmax(self._scaled(logits), 1), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class, which no temperature changes."""
-        return back(new_inputs(self, logits).argmax(1), logits)
+        return predicted(self, back(new_inputs(self, logits).argmax(1), logits))
 
     def _scaled(self, logits: Array) -> Tensor:
         numbers = new_inputs(self, logits)

@@ -16,12 +16,14 @@ from maccal.calibration.posthoc.inputs import (
     fit_inputs,
     fitted,
     new_inputs,
+    predicted,
     refuse_absent,
     scores,
 )
 from maccal.calibration.posthoc.logistic import NoOptimum, identity, optimum, problem_of
 from maccal.calibration.posthoc.one_number import exact_temperature
-from maccal.metrics.inputs import Array
+from maccal.metrics.given import Classes
+from maccal.metrics.inputs import Array, Same
 
 REMEDY = "StructuredVectorScaling is regularised and has one"
 
@@ -30,6 +32,7 @@ class VectorScaling(TransformerMixin, ClassifierMixin, BaseEstimator):  # type: 
     """A factor and a bias for the logit of each class.
 
     inputs   "logits", or "probs" for probabilities, whose logarithm is scaled
+    classes  names of the columns, where labels are names
 
     Fitted: scale_ and bias_ (K numbers each), classes_, n_features_in_.
 
@@ -43,12 +46,13 @@ class VectorScaling(TransformerMixin, ClassifierMixin, BaseEstimator):  # type: 
     scale_: np.ndarray
     bias_: np.ndarray
 
-    def __init__(self, *, inputs: Inputs = "logits") -> None:
+    def __init__(self, *, inputs: Inputs = "logits", classes: Classes | None = None) -> None:
         self.inputs = inputs
+        self.classes = classes
 
     def fit(self, logits: Array, labels: Array) -> "VectorScaling":
         """Find factors and biases; ValueError where there are no best ones."""
-        numbers, codes = fit_inputs(logits, labels, self.inputs)
+        numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         classes = numbers.shape[1]
         refuse_absent(codes, classes, REMEDY)
         x = scores(numbers, self.inputs)
@@ -62,17 +66,17 @@ class VectorScaling(TransformerMixin, ClassifierMixin, BaseEstimator):  # type: 
         self.scale_, self.bias_ = (theta[0] / temperature).numpy(), theta[1].numpy()
         return fitted(self, numbers)
 
-    def transform(self, logits: Array) -> Array:
+    def transform(self, logits: Array) -> Same:
         """The logits after the map, in float64."""
         return back(self._mapped(logits), logits)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         return back(self._mapped(logits).softmax(1), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
-        return back(self._mapped(logits).argmax(1), logits)
+        return predicted(self, back(self._mapped(logits).argmax(1), logits))
 
     def _mapped(self, logits: Array) -> Tensor:
         x = scores(new_inputs(self, logits), self.inputs).double()

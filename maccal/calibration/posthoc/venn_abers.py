@@ -24,10 +24,19 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor
 
-from maccal.calibration.posthoc.inputs import Inputs, back, fit_inputs, fitted, new_inputs, scores
+from maccal.calibration.posthoc.inputs import (
+    Inputs,
+    back,
+    fit_inputs,
+    fitted,
+    new_inputs,
+    predicted,
+    scores,
+)
 from maccal.calibration.posthoc.isotonic import levels
 from maccal.calibration.posthoc.one_vs_rest import columns, targets, together
-from maccal.metrics.inputs import Array
+from maccal.metrics.given import Classes
+from maccal.metrics.inputs import Array, Same
 
 # scores of the fitted rows in order; p0 and p1 of the gaps between them, from below to above
 Gaps = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -37,7 +46,8 @@ class VennAbersCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     """Inductive Venn-Abers probabilities.
 
     inputs    "logits", or "probs" for probabilities
-    classes   "one-vs-rest" or "one-vs-one"; the same thing for two classes
+    classes   names of the columns, where labels are names
+    ways      "one-vs-rest" or "one-vs-one"; the same thing for two classes
 
     Fitted: gaps_ (for each class, or each pair of classes in order), classes_, n_features_in_. Two
     classes have one, that of the second.
@@ -58,18 +68,20 @@ class VennAbersCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self,
         *,
         inputs: Inputs = "logits",
-        classes: Literal["one-vs-rest", "one-vs-one"] = "one-vs-rest",
+        classes: Classes | None = None,
+        ways: Literal["one-vs-rest", "one-vs-one"] = "one-vs-rest",
     ) -> None:
         self.inputs = inputs
         self.classes = classes
+        self.ways = ways
 
     def fit(self, logits: Array, labels: Array) -> "VennAbersCalibration":
         """Work out p0 and p1 of every gap."""
-        if self.classes not in ("one-vs-rest", "one-vs-one"):
-            ways = 'classes="one-vs-rest" or classes="one-vs-one"'
-            raise ValueError(f"classes is {self.classes!r}; say {ways}")
-        numbers, codes = fit_inputs(logits, labels, self.inputs)
-        if self.classes == "one-vs-one" and numbers.shape[1] > 2:
+        if self.ways not in ("one-vs-rest", "one-vs-one"):
+            known = 'ways="one-vs-rest" or ways="one-vs-one"'
+            raise ValueError(f"ways is {self.ways!r}; say {known}")
+        numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
+        if self.ways == "one-vs-one" and numbers.shape[1] > 2:
             self.gaps_ = fit_pairs(scores(numbers, self.inputs).double().numpy(), codes.numpy())
         else:
             probs = columns(numbers, self.inputs)
@@ -77,29 +89,29 @@ class VennAbersCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             self.gaps_ = [gaps(p, hit) for p, hit in both]
         return fitted(self, numbers)
 
-    def predict_proba(self, logits: Array) -> Array:
+    def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
         numbers = new_inputs(self, logits)
-        if self.classes == "one-vs-one" and numbers.shape[1] > 2:
+        if self.ways == "one-vs-one" and numbers.shape[1] > 2:
             x = scores(numbers, self.inputs).double().numpy()
             return back(coupled(x, self.gaps_), logits)
         pairs = zip(columns(numbers, self.inputs), self.gaps_, strict=True)
         return back(together(np.stack([one(*bounds(p, gap)) for p, gap in pairs])), logits)
 
-    def predict_bounds(self, logits: Array) -> tuple[Array, Array]:
+    def predict_bounds(self, logits: Array) -> tuple[Same, Same]:
         """p0 and p1 of every class against the others, N x K each: how sure the probability is."""
         numbers = new_inputs(self, logits)
-        if self.classes == "one-vs-one" and numbers.shape[1] > 2:
-            raise ValueError('bounds are of a class against the rest: say classes="one-vs-rest"')
+        if self.ways == "one-vs-one" and numbers.shape[1] > 2:
+            raise ValueError('bounds are of a class against the rest: say ways="one-vs-rest"')
         pairs = zip(columns(numbers, self.inputs), self.gaps_, strict=True)
         low, high = np.stack([np.stack(bounds(p, gap)) for p, gap in pairs], 2)
         if len(self.gaps_) == 1:
             low, high = np.hstack([1 - high, low]), np.hstack([1 - low, high])
         return back(torch.from_numpy(low), logits), back(torch.from_numpy(high), logits)
 
-    def predict(self, logits: Array) -> Array:
+    def predict(self, logits: Array) -> Same:
         """The most probable class after the map."""
-        return self.predict_proba(logits).argmax(1)
+        return predicted(self, self.predict_proba(logits).argmax(1))
 
 
 def gaps(score: np.ndarray, hit: np.ndarray) -> Gaps:

@@ -9,12 +9,10 @@ The registry of sets is SOURCES, in sources.py.
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -28,6 +26,7 @@ from maccal.data.download.archives import unpack
 from maccal.data.download.sources import SOURCES, Known, Source
 from maccal.data.download.transfer import PAUSES, fetch, length, need_space, part_of, wrong
 from maccal.io import FileError
+from maccal.progress import bars
 
 State = Literal["yes", "partly", "no"]
 
@@ -76,9 +75,9 @@ def get(
     for source in missing:
         refuse_remains(source, folder)
     need_space(folder, sum(space(source, folder) for source in missing))
-    with progress_bars(progress) as bars:
+    with progress_bars(progress) as lines:
         for source in missing:
-            fetch_source(source, folder, bars, pauses)
+            fetch_source(source, folder, lines, pauses)
             if source.is_archive and not keep:
                 target_of(source, folder).unlink()
     return folder / sources[0].folder
@@ -140,10 +139,8 @@ def space(source: Source, root: Path) -> int:
     return download + (inside or size)
 
 
-@contextmanager
-def progress_bars(shown: bool) -> Iterator[Progress]:
+def progress_bars(shown: bool) -> Progress:
     """One line per file on stderr: bytes, rate, time left; nothing if stderr is no terminal."""
-    console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -151,9 +148,7 @@ def progress_bars(shown: bool) -> Iterator[Progress]:
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    silent = not (shown and console.is_terminal)
-    with Progress(*columns, console=console, disable=silent) as bars:
-        yield bars
+    return bars(*columns, shown=shown)
 
 
 # Checking

@@ -4,6 +4,7 @@ from maccal.data.readers.cifar import read_cifar
 from maccal.data.readers.cifar_c import (
     FOLDERS,
     SEVERITIES,
+    has_cifar_c,
     one_severity,
     open_cifar_c,
     read_cifar_c,
@@ -16,6 +17,7 @@ from maccal.data.readers.tiny import read_tiny
 __all__ = [
     "FOLDERS",
     "SEVERITIES",
+    "has_cifar_c",
     "one_severity",
     "open_cifar_c",
     "read_cifar",

@@ -87,6 +87,15 @@ def pooled(files: Mapping[str, np.ndarray], labels: np.ndarray, severities: list
     return Split(all_images, all_labels)
 
 
+def has_cifar_c(classes: int, root: Path) -> bool:
+    """Whether the folder of the published files is there; what lacks in it is said when it is read.
+
+    >>> has_cifar_c(10, Path("nowhere"))
+    False
+    """
+    return (root / FOLDERS[classes]).is_dir()
+
+
 def open_cifar_c(
     classes: int, root: Path, corruption: str | None = None
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:

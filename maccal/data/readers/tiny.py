@@ -16,13 +16,13 @@ from maccal.io import FileError, open_regular, read_bytes
 
 LARGEST = 1 << 26  # bytes of a list; words.txt has 2.7 million
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-HELD = 50  # training images of each class that are held out for validation
+HELD = 10  # one training image in so many of each class is held out: 50 of the published 500
 
 Labelled = list[tuple[Path, int]]
 
 
 def read_tiny(root: Path) -> DataSet:
-    """The classes that are there; of each, 50 training images are .val."""
+    """The classes that are there; of each, a tenth of the training images are .val."""
     folder = root / "tiny-imagenet-200"
     ids = class_ids(folder)
     train, val = training_files(folder, ids)
@@ -61,8 +61,9 @@ def training_files(folder: Path, ids: list[str]) -> tuple[Labelled, Labelled]:
         found = (folder / "train" / name).rglob("*.JPEG")
         files = sorted(found, key=lambda file: (len(file.name), file.name))
         order = rng.permutation(len(files))
-        val += [(files[i], label) for i in sorted(order[:HELD])]
-        train += [(files[i], label) for i in sorted(order[HELD:])]
+        held = -(-len(files) // HELD)
+        val += [(files[i], label) for i in sorted(order[:held])]
+        train += [(files[i], label) for i in sorted(order[held:])]
     return train, val
 
 

@@ -1,22 +1,27 @@
-"""Cross-entropy, with and without smoothed labels; the divergence from a standard normal.
-
-And what every loss is built from: widen, log_softmax, own, reduce.
-"""
-
-from collections.abc import Callable, Mapping
-from typing import Literal, TypeAlias
+"""Cross-entropy, with and without smoothed labels; the divergence from a standard normal."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-Reduction: TypeAlias = Literal["mean", "sum"]
-REDUCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {"mean": torch.mean, "sum": torch.sum}
-# torch skips rows with the label -100 unless told another one
-NO_LABEL = torch.iinfo(torch.int64).min
+from maccal.methods.losses.rows import (
+    Reduction,
+    check_weights,
+    counted,
+    log_softmax,
+    own,
+    reduce,
+    widen,
+)
 
 
-def cross_entropy(logits: Tensor, labels: Tensor, reduction: Reduction = "mean") -> Tensor:
+def cross_entropy(
+    logits: Tensor,
+    labels: Tensor,
+    reduction: Reduction = "mean",
+    *,
+    class_weights: Tensor | None = None,
+    ignore_index: int | None = None,
+) -> Tensor:
     """How surprising the labels are, in nats.
 
         -log p_y
@@ -25,11 +30,18 @@ def cross_entropy(logits: Tensor, labels: Tensor, reduction: Reduction = "mean")
     >>> round(cross_entropy(logits, labels).item(), 5)
     1.28873
     """
-    return reduce(-own(log_softmax(logits), labels), reduction)
+    rows = counted(logits, labels, class_weights, ignore_index)
+    return rows.reduce(-own(log_softmax(logits), rows.labels), reduction)
 
 
 def label_smoothing(
-    logits: Tensor, labels: Tensor, alpha: float = 0.05, reduction: Reduction = "mean"
+    logits: Tensor,
+    labels: Tensor,
+    alpha: float = 0.05,
+    reduction: Reduction = "mean",
+    *,
+    class_weights: Tensor | None = None,
+    ignore_index: int | None = None,
 ) -> Tensor:
     """Cross-entropy with labels that give a share alpha to all classes alike.
 
@@ -37,14 +49,23 @@ def label_smoothing(
 
         -(1 - alpha) log p_y - alpha (1 / K) sum_k log p_k
 
-    The label's own class gets 1 - alpha + alpha / K. alpha = 0 is cross-entropy.
+    The label's own class gets 1 - alpha + alpha / K. alpha = 0 is cross-entropy. With class weights
+    every log p_k is weighted with its own class's, as torch does it.
 
     >>> logits, labels = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0]]), torch.tensor([0, 2])
     >>> round(label_smoothing(logits, labels, alpha=0.1).item(), 5)
     1.32206
     """
+    rows = counted(logits, labels, class_weights, ignore_index)
     log_p = log_softmax(logits)
-    return reduce(-(1 - alpha) * own(log_p, labels) - alpha * log_p.mean(1), reduction)
+    sharp = -(1 - alpha) * own(log_p, rows.labels)
+    if class_weights is None:
+        return rows.reduce(sharp - alpha * log_p.mean(1), reduction)
+    by_class = check_weights(class_weights, logits).view(-1, *[1] * (logits.dim() - 2))
+    smooth = -alpha * (log_p * by_class).mean(1)
+    if rows.seen is not None:
+        smooth = torch.where(rows.seen, smooth, 0)
+    return rows.total(rows.weighted(sharp) + smooth, reduction)
 
 
 def standard_normal_kl(mean: Tensor, log_variance: Tensor, reduction: Reduction = "mean") -> Tensor:
@@ -65,25 +86,3 @@ def standard_normal_kl(mean: Tensor, log_variance: Tensor, reduction: Reduction 
     log_variance = widen(log_variance)
     # expm1: variance - 1 keeps its digits near the minimum
     return reduce((mean.square() + log_variance.expm1() - log_variance).mean(1) / 2, reduction)
-
-
-def widen(x: Tensor) -> Tensor:
-    """At least float32."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
-def log_softmax(logits: Tensor) -> Tensor:
-    return widen(logits).log_softmax(1)
-
-
-def own(scores: Tensor, labels: Tensor) -> Tensor:
-    """The score of each row's label.
-
-    Unlike gather, this raises where there are fewer labels than rows.
-    """
-    return -F.nll_loss(scores, labels, reduction="none", ignore_index=NO_LABEL)
-
-
-def reduce(rows: Tensor, reduction: Reduction) -> Tensor:
-    """The mean or the sum of one loss per row."""
-    return REDUCTIONS[reduction](rows)

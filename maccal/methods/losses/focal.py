@@ -6,11 +6,17 @@ The gradient flows through the weight too.
 import torch
 from torch import Tensor
 
-from maccal.methods.losses.entropy import Reduction, log_softmax, own, reduce, widen
+from maccal.methods.losses.rows import Reduction, counted, log_softmax, own, widen
 
 
 def focal(
-    logits: Tensor, labels: Tensor, gamma: float = 3.0, reduction: Reduction = "mean"
+    logits: Tensor,
+    labels: Tensor,
+    gamma: float = 3.0,
+    reduction: Reduction = "mean",
+    *,
+    class_weights: Tensor | None = None,
+    ignore_index: int | None = None,
 ) -> Tensor:
     """Focal loss (Lin et al. 2017; for calibration Mukhoti et al. 2020).
 
@@ -22,8 +28,9 @@ def focal(
     >>> round(focal(logits, labels).item(), 5)
     0.76172
     """
-    log_p = own(log_softmax(logits), labels)
-    return reduce(-power(-log_p.expm1(), gamma) * log_p, reduction)
+    rows = counted(logits, labels, class_weights, ignore_index)
+    log_p = own(log_softmax(logits), rows.labels)
+    return rows.reduce(-power(-log_p.expm1(), gamma) * log_p, reduction)
 
 
 def flsd(
@@ -31,6 +38,9 @@ def flsd(
     labels: Tensor,
     gammas: tuple[float, float, float] = (5.0, 3.0, 3.0),
     reduction: Reduction = "mean",
+    *,
+    class_weights: Tensor | None = None,
+    ignore_index: int | None = None,
 ) -> Tensor:
     """Sample-dependent focal loss, FLSD-53: hard rows get the larger exponent.
 
@@ -44,15 +54,22 @@ def flsd(
     >>> round(flsd(logits, labels).item(), 5)
     0.59933
     """
-    log_p = own(log_softmax(logits), labels)
+    rows = counted(logits, labels, class_weights, ignore_index)
+    log_p = own(log_softmax(logits), rows.labels)
     p = log_p.detach().exp()
     hard, middle, easy = (power(-log_p.expm1(), gamma) for gamma in gammas)
     weight = torch.where(p < 0.2, hard, torch.where(p < 0.5, middle, easy))
-    return reduce(-weight * log_p, reduction)
+    return rows.reduce(-weight * log_p, reduction)
 
 
 def dual_focal(
-    logits: Tensor, labels: Tensor, gamma: float = 5.0, reduction: Reduction = "mean"
+    logits: Tensor,
+    labels: Tensor,
+    gamma: float = 5.0,
+    reduction: Reduction = "mean",
+    *,
+    class_weights: Tensor | None = None,
+    ignore_index: int | None = None,
 ) -> Tensor:
     """Dual focal loss: the weight falls with the lead over the runner-up (Tao et al. 2023).
 
@@ -65,14 +82,15 @@ def dual_focal(
     >>> round(dual_focal(logits, labels, reduction="sum").item(), 5)
     1.51852
     """
+    rows = counted(logits, labels, class_weights, ignore_index)
     s = widen(logits)
     log_p = log_softmax(logits)
     # compare logits, not probabilities: two classes can differ and round to the same probability
-    below = s < own(s, labels)[:, None]
+    below = s < own(s, rows.labels)[:, None]
     runner_up = torch.where(below, log_p.exp(), 0).amax(1)
-    log_p_y = own(log_p, labels)
+    log_p_y = own(log_p, rows.labels)
     weight = power(runner_up - log_p_y.expm1(), gamma)
-    return reduce(-weight * log_p_y, reduction)
+    return rows.reduce(-weight * log_p_y, reduction)
 
 
 def power(base: Tensor, gamma: float) -> Tensor:

@@ -6,7 +6,7 @@ Within the margin nothing is added.
 import torch
 from torch import Tensor
 
-from maccal.methods.losses.entropy import Reduction, cross_entropy, reduce, widen
+from maccal.methods.losses.rows import Reduction, counted, log_softmax, own, widen
 
 
 def mbls(
@@ -15,6 +15,9 @@ def mbls(
     margin: float = 10.0,
     alpha: float = 0.1,
     reduction: Reduction = "mean",
+    *,
+    class_weights: Tensor | None = None,
+    ignore_index: int | None = None,
 ) -> Tensor:
     """Margin-based label smoothing: a linear penalty on the distance to the largest logit.
 
@@ -28,9 +31,11 @@ def mbls(
     >>> round(mbls(logits, labels, margin=1.0).item(), 5)
     1.35539
     """
+    rows = counted(logits, labels, class_weights, ignore_index)
     s = widen(logits)
+    surprise = -own(log_softmax(s), rows.labels)
     penalty = (s.amax(1, keepdim=True) - s - margin).relu().mean(1)
-    return cross_entropy(s, labels, reduction) + alpha * reduce(penalty, reduction)
+    return rows.reduce(surprise, reduction) + alpha * rows.reduce(penalty, reduction)
 
 
 def acls(
@@ -41,6 +46,9 @@ def acls(
     top: float = 1.0,
     rest: float = 0.1,
     reduction: Reduction = "mean",
+    *,
+    class_weights: Tensor | None = None,
+    ignore_index: int | None = None,
 ) -> Tensor:
     """Adaptive and conditional label smoothing: two squared penalties (Park et al. 2023).
 
@@ -57,9 +65,11 @@ def acls(
     >>> round(acls(logits, labels, margin=1.0).item(), 5)
     1.55373
     """
+    rows = counted(logits, labels, class_weights, ignore_index)
     s = widen(logits)
+    surprise = -own(log_softmax(s), rows.labels)
     largest = s.detach().amax(1, keepdim=True)
     above = top * (s - margin).relu().square()
     below = rest / (s.shape[1] - 1) * (largest - s - margin).relu().square()
     penalty = torch.where(s.detach() == largest, above, below).sum(1)
-    return cross_entropy(s, labels, reduction) + alpha * reduce(penalty, reduction)
+    return rows.reduce(surprise, reduction) + alpha * rows.reduce(penalty, reduction)

@@ -7,27 +7,44 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from maccal.methods.losses.entropy import Reduction, cross_entropy, log_softmax, own, reduce, widen
+from maccal.methods.losses.entropy import cross_entropy
+from maccal.methods.losses.rows import Reduction, counted, log_softmax, own, reduce, widen
 
 Share: TypeAlias = float | Tensor
 
 
 def mixed_cross_entropy(
-    logits: Tensor, labels: Tensor, partners: Tensor, share: Share, reduction: Reduction = "mean"
+    logits: Tensor,
+    labels: Tensor,
+    partners: Tensor,
+    share: Share,
+    reduction: Reduction = "mean",
+    *,
+    class_weights: Tensor | None = None,
+    ignore_index: int | None = None,
 ) -> Tensor:
     """Cross-entropy of mixup: the label counts `share`, the partner's label the rest.
 
         -share log p_y - (1 - share) log p_partner
 
-    (Zhang et al. 2018; for calibration Thulasidasan et al. 2019.) share = 1 is cross-entropy.
+    (Zhang et al. 2018; for calibration Thulasidasan et al. 2019.) share = 1 is cross-entropy. Each
+    of the two terms has the class weight of its own label, and is left out where that is ignored.
 
     >>> import torch
     >>> logits, labels = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0]]), torch.tensor([0, 2])
     >>> round(mixed_cross_entropy(logits, labels, labels.flip(0), share=0.3).item(), 5)
     2.33873
     """
+    mine = counted(logits, labels, class_weights, ignore_index)
+    other = counted(logits, partners, class_weights, ignore_index)
+    share = along(share, labels)
     log_p = log_softmax(logits)
-    return reduce(-share * own(log_p, labels) - (1 - share) * own(log_p, partners), reduction)
+    first = mine.weighted(own(log_p, mine.labels))
+    second = other.weighted(own(log_p, other.labels))
+    rows = -share * first - (1 - share) * second
+    if mine.weights is None or other.weights is None or reduction != "mean":
+        return reduce(rows, reduction)
+    return rows.sum() / (share * mine.weights + (1 - share) * other.weights).sum()
 
 
 def along(share: Share, x: Tensor) -> Share:
@@ -76,6 +93,9 @@ def mit_l(
     l1: Share,
     l2: Share,
     reduction: Reduction = "mean",
+    *,
+    class_weights: Tensor | None = None,
+    ignore_index: int | None = None,
 ) -> Tensor:
     """MIT-L, mixup inference in training: cross-entropy of both decoupled logits.
 
@@ -90,4 +110,15 @@ def mit_l(
     2.04313
     """
     a, b = decouple(widen(o1), widen(o2), l1, l2)
-    return (cross_entropy(a, labels, reduction) + cross_entropy(b, partners, reduction)) / 2
+    halves = []
+    for logits, truth in ((a, labels), (b, partners)):
+        halves.append(
+            cross_entropy(
+                logits,
+                truth,
+                reduction,
+                class_weights=class_weights,
+                ignore_index=ignore_index,
+            )
+        )
+    return (halves[0] + halves[1]) / 2

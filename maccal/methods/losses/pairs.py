@@ -3,6 +3,9 @@
 Both are cross-entropy plus weighted terms, which are functions of their own here. The exclusion
 term of CPC has N (K - 1)^2 pairs: they are worked through in blocks, value and gradient together,
 so that memory stays at a few blocks whatever N and K are.
+
+MMCE is of a batch, not of a row: it refuses reduction="none", class weights, and more than two
+dimensions, whose places would make (N d1 ...)^2 pairs.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +15,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maccal.methods.losses.entropy import Reduction, cross_entropy, log_softmax, own, reduce, widen
+from maccal.methods.losses.entropy import cross_entropy
+from maccal.methods.losses.rows import (
+    Reduction,
+    check_rows,
+    counted,
+    log_softmax,
+    own,
+    reduce,
+    widen,
+)
 
 Form: TypeAlias = Literal["weighted", "unweighted", "as coded"]
 # What a pair of rows is divided by, given g = g_i g_j.
@@ -31,6 +43,9 @@ def cpc(
     discrimination: float = 0.1,
     exclusion: float = 1.0,
     reduction: Reduction = "mean",
+    *,
+    class_weights: Tensor | None = None,
+    ignore_index: int | None = None,
 ) -> Tensor:
     """Calibration by pairwise constraints (Cheng & Vasconcelos 2022).
 
@@ -43,12 +58,29 @@ def cpc(
     >>> round(cpc(logits, labels).item(), 5)
     2.29777
     """
-    against = discrimination * binary_discrimination(logits, labels, reduction)
-    among = exclusion * binary_exclusion(logits, labels, reduction)
-    return cross_entropy(logits, labels, reduction) + against + among
+    parts = []
+    for term in (cross_entropy, binary_discrimination, binary_exclusion):
+        parts.append(
+            term(
+                logits,
+                labels,
+                reduction,
+                class_weights=class_weights,
+                ignore_index=ignore_index,
+            )
+        )
+    surprise, against, among = parts
+    return surprise + discrimination * against + exclusion * among
 
 
-def binary_discrimination(logits: Tensor, labels: Tensor, reduction: Reduction = "mean") -> Tensor:
+def binary_discrimination(
+    logits: Tensor,
+    labels: Tensor,
+    reduction: Reduction = "mean",
+    *,
+    class_weights: Tensor | None = None,
+    ignore_index: int | None = None,
+) -> Tensor:
     """BDC, the first term of CPC: the label's class against each of the others.
 
         -(1 / (K - 1)) sum_{k != y} log sigmoid(s_y - s_k)
@@ -59,11 +91,20 @@ def binary_discrimination(logits: Tensor, labels: Tensor, reduction: Reduction =
     >>> round(binary_discrimination(logits, labels).item(), 5)
     0.72009
     """
-    mine, rest = apart(widen(logits), labels)
-    return reduce(-F.logsigmoid(mine[:, None] - rest).mean(1), reduction)
+    rows = counted(logits, labels, class_weights, ignore_index)
+    mine, rest = apart(widen(logits), rows.labels)
+    against = -F.logsigmoid(mine[:, None] - rest).mean(1)
+    return rows.reduce(against.view_as(labels), reduction)
 
 
-def binary_exclusion(logits: Tensor, labels: Tensor, reduction: Reduction = "mean") -> Tensor:
+def binary_exclusion(
+    logits: Tensor,
+    labels: Tensor,
+    reduction: Reduction = "mean",
+    *,
+    class_weights: Tensor | None = None,
+    ignore_index: int | None = None,
+) -> Tensor:
     """BEC, the second term of CPC: the classes other than the label against each other.
 
         -(1 / ((K - 1) (K - 2))) sum_{j != y} sum_{k != y} log sigmoid(s_j - s_k) / 2
@@ -76,37 +117,49 @@ def binary_exclusion(logits: Tensor, labels: Tensor, reduction: Reduction = "mea
     >>> round(binary_exclusion(logits, labels).item(), 5)
     0.93704
     """
+    rows = counted(logits, labels, class_weights, ignore_index)
     classes = logits.shape[1]
     if classes < 3:
         raise ValueError(
             f"CPC needs at least 3 classes, here are {classes}: "
             "it divides by K - 2, the pairs without the label"
         )
-    _, rest = apart(widen(logits), labels)
-    return reduce(pair_sums(rest) / (2 * (classes - 1) * (classes - 2)), reduction)
+    _, rest = apart(widen(logits), rows.labels)
+    among = pair_sums(rest) / (2 * (classes - 1) * (classes - 2))
+    return rows.reduce(among.view_as(labels), reduction)
 
 
 def mmce(
     logits: Tensor,
     labels: Tensor,
     weight: float = 2.0,
-    form: Form = "weighted",
+    form: Form = "as coded",
     reduction: Reduction = "mean",
+    *,
+    class_weights: Tensor | None = None,
+    ignore_index: int | None = None,
 ) -> Tensor:
     """Cross-entropy + weight times the kernel calibration error of the batch (Kumar et al. 2018).
 
     weight = 0 is cross-entropy. Mukhoti et al. 2020 train with weight 2 and the form "as coded".
 
     >>> logits, labels = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0]]), torch.tensor([0, 2])
-    >>> round(mmce(logits, labels, form="as coded").item(), 5)
+    >>> round(mmce(logits, labels).item(), 5)
     2.64891
     """
+    logits, labels = whole_batch(logits, labels, reduction, class_weights, ignore_index)
     error = kernel_calibration_error(logits, labels, form, reduction)
     return cross_entropy(logits, labels, reduction) + weight * error
 
 
 def kernel_calibration_error(
-    logits: Tensor, labels: Tensor, form: Form = "weighted", reduction: Reduction = "mean"
+    logits: Tensor,
+    labels: Tensor,
+    form: Form = "weighted",
+    reduction: Reduction = "mean",
+    *,
+    class_weights: Tensor | None = None,
+    ignore_index: int | None = None,
 ) -> Tensor:
     """MMCE: how far confidences are from being right, smoothed by a kernel (Kumar et al. 2018).
 
@@ -126,12 +179,38 @@ def kernel_calibration_error(
     >>> [round(kernel_calibration_error(logits, labels, form).item(), 5) for form in forms]
     [0.11563, 0.6801, 0.68009]
     """
+    logits, labels = whole_batch(logits, labels, reduction, class_weights, ignore_index)
     r = log_softmax(logits).amax(1).exp()
     right = logits.argmax(1) == labels
     gap = right.to(r.dtype) - r
     products = gap[:, None] * gap * (-(r[:, None] - r).abs() / WIDTH).exp()
     value = products.mean() if form == "unweighted" else rooted(products, right, DIVISORS[form])
     return reduce(value.expand(len(r)), reduction)
+
+
+def whole_batch(
+    logits: Tensor,
+    labels: Tensor,
+    reduction: Reduction,
+    class_weights: Tensor | None,
+    ignore_index: int | None,
+) -> tuple[Tensor, Tensor]:
+    """The rows that are not ignored; ValueError for what a loss of the whole batch cannot do."""
+    what = "the kernel calibration error compares all rows of a batch with each other"
+    if reduction == "none":
+        raise ValueError(f"{what}, and has no value per row; pass reduction='mean' or 'sum'")
+    if class_weights is not None:
+        raise ValueError(f"{what}, and has no class weights; leave them out")
+    if logits.dim() > 2:
+        raise ValueError(
+            f"{what}, and logits have the shape {tuple(logits.shape)}; draw some of their places "
+            "and pass N x K: logits.movedim(1, -1).flatten(0, -2)[drawn]"
+        )
+    check_rows(logits, labels)
+    if ignore_index is None:
+        return logits, labels
+    seen = labels != ignore_index
+    return logits[seen], labels[seen]
 
 
 def rooted(products: Tensor, right: Tensor, divisor: Callable[[Tensor], Tensor]) -> Tensor:
@@ -149,8 +228,12 @@ def rooted(products: Tensor, right: Tensor, divisor: Callable[[Tensor], Tensor])
 def apart(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """The logits of the labels, N, and of all other classes, N x (K - 1).
 
-    By gather, not by a boolean mask, for which a GPU would have to be waited for.
+    N are all rows, where there are more than two dimensions. By gather, not by a boolean mask, for
+    which a GPU would have to be waited for.
     """
+    if logits.dim() > 2:
+        logits = logits.movedim(1, -1).flatten(0, -2)
+        labels = labels.flatten()
     columns = torch.arange(logits.shape[1] - 1, device=logits.device)
     others = columns + (columns >= labels[:, None])
     return own(logits, labels), logits.gather(1, others)

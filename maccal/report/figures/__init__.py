@@ -4,8 +4,9 @@ is shown, plot_*() draws it.
     leaderboard     ECE of every method on each data set and network; not in the paper
     motivation      Fig. 1: confidence and accuracy under masks, at inference and in retraining
     before_after    Fig. 2: logits, angles and calibration curve, before and after retraining
+    scheme          Fig. 3: the two stages, drawn; the same for all rows
     averages        Fig. 4: accuracy, ECE, AECE and MCE of every method, over data sets and networks
-    shift           Fig. 5: ECE under corruption, severity by severity
+    shift           Fig. 5: ECE under corruption, severity by severity, pooled and as a mean
     mixup           Fig. 6: ECE and accuracy over mixup's alpha
     gamma           Fig. 7: ECE over gamma
     sparsity        Fig. 8: the share of weights dropped, epoch by epoch
@@ -42,6 +43,7 @@ from maccal.report.figures.motivation import (
     plot_motivation,
     prepare_motivation,
 )
+from maccal.report.figures.scheme import Scheme, plot_scheme, prepare_scheme
 from maccal.report.figures.sensitivity import (
     Gamma,
     Mixing,
@@ -64,6 +66,7 @@ __all__ = [
     "Leaderboard",
     "Mixing",
     "Motivation",
+    "Scheme",
     "Shift",
     "SparsityPath",
     "before_after_from",
@@ -76,6 +79,7 @@ __all__ = [
     "plot_leaderboard",
     "plot_mixup",
     "plot_motivation",
+    "plot_scheme",
     "plot_shift",
     "plot_sparsity",
     "prepare_averages",
@@ -85,6 +89,7 @@ __all__ = [
     "prepare_leaderboard",
     "prepare_mixup",
     "prepare_motivation",
+    "prepare_scheme",
     "prepare_shift",
     "prepare_sparsity",
     "rendered",
@@ -132,6 +137,15 @@ FIGURES = {
         prepare_before_after,
         plot_before_after,
     ),
+    "scheme": Entry(
+        "Fig. 3: the two stages of MaC-Cal",
+        "Stage I trains the network as ever, with any loss. Stage II keeps its body, takes the "
+        "features of the training images once, and trains the classifier alone: in every step a "
+        "random mask drops weights, and only those kept learn. After every epoch the confidence "
+        "is compared with the accuracy, and the share of weights kept follows the gap.",
+        prepare_scheme,
+        plot_scheme,
+    ),
     "averages": Entry(
         "Fig. 4: averages over data sets and networks",
         "Accuracy, and three measures of calibration error: the average gap between confidence "
@@ -143,9 +157,11 @@ FIGURES = {
     ),
     "shift": Entry(
         "Fig. 5: calibration under corruption",
-        "The test images under fifteen corruptions, blur, noise and others, all together, more "
-        "of it from left to right. The lower a line and the flatter, the better the confidence "
-        "keeps up with an accuracy that falls.",
+        "The test images under fifteen corruptions, blur, noise and others, more of it from left "
+        "to right. The lower a line and the flatter, the better the confidence keeps up with an "
+        "accuracy that falls. Above, the images of all corruptions are one pool, in which opposite "
+        "errors of two corruptions cancel; below, each corruption has its own ECE and their mean "
+        "is shown, which is the larger by chance the fewer images there are.",
         prepare_shift,
         plot_shift,
     ),
@@ -160,7 +176,7 @@ FIGURES = {
     "gamma": Entry(
         "Fig. 7: sensitivity to gamma",
         "Without held-out images MaC-Cal aims at gamma times the accuracy on its training "
-        "images. The wider the range of gamma over which the line stays low, the less it "
+        "images. The wider the range of gamma over which a line stays low, the less it "
         "matters which one is chosen. Dashed: what needs no gamma.",
         prepare_gamma,
         plot_gamma,

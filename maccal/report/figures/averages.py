@@ -12,6 +12,7 @@ from maccal.report.figures.drawing import bars_say, canvas, dress, note, percent
 from maccal.report.figures.methods import calibrated_patch, draw_measure, name_methods
 from maccal.report.figures.selection import (
     Spreads,
+    comparable,
     grouped,
     left_out,
     needed,
@@ -38,10 +39,10 @@ class Averages:
 
 
 def prepare_averages(rows: Rows) -> Averages:
-    """Accuracy, ECE, AECE and MCE of each method with its own settings, averaged over all data sets
-    and networks of the rows.
+    """Accuracy, ECE, AECE and MCE of each method with its own settings, averaged over the data
+    sets and networks where methods are compared.
     """
-    lines = needed(Book.of(rows).plain, "run of a method with its own settings", "table1")
+    lines = needed(comparable(Book.of(rows)), "run of a method with its own settings", "table1")
     groups = grouped(lines, "table1")
     names = list(groups)
     eces = spreads(list(groups.values()), "ece")

@@ -3,8 +3,10 @@
 From rows of `maccal bench motivation`, or from arrays of maccal.evaluation.masks.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -42,6 +44,7 @@ class Side:
     mean_angle: float  # of different classes
     angle_spread: float  # their standard deviation
     diagram: Reliability
+    ece_spread: float = math.nan  # standard deviation over seeds; nan of one
 
     @property
     def deviation(self) -> np.ndarray:
@@ -59,13 +62,14 @@ class BeforeAfter:
     entropy_top: float  # the 95th percentile of both maps: what is above is as pale
     deviation_top: float
     setting: Setting | None = None
-    seed: int | None = None
+    seeds: tuple[int, ...] = ()
 
 
 def prepare_before_after(rows: Rows) -> BeforeAfter:
-    """Fig. 2 of a vanilla run and the MaC-Cal run on top of it.
+    """Fig. 2 of vanilla runs and the MaC-Cal runs on top of them.
 
-    Of several the first data set and network, and its lowest seed.
+    Of several data sets and networks the first. A map is of its lowest seed; angles are means over
+    seeds, and bins have the rows of all seeds.
     """
     book = Book.of(rows)
     ours = {line.setting: line for line in having(book, "maccal", NEEDED)}
@@ -75,9 +79,55 @@ def prepare_before_after(rows: Rows) -> BeforeAfter:
             both.append(line)
     before = needed(both, "vanilla and MaC-Cal run with a map of logits", "motivation")[0]
     after = ours[before.setting]
-    seed = min(before.runs.keys() & after.runs.keys())
-    found = before_after_from(view(before.runs[seed]), view(after.runs[seed]))
-    return replace(found, setting=before.setting, seed=seed)
+    seeds = sorted(before.runs.keys() & after.runs.keys())
+    found = []
+    for seed in seeds:
+        found.append(before_after_from(view(before.runs[seed]), view(after.runs[seed])))
+    curves = []
+    for line in (before, after):
+        curves.append([curve_of(motivation_of(line.runs[seed])["curve"]) for seed in seeds])
+    sides = [
+        together([one.before for one in found], curves[0]),
+        together([one.after for one in found], curves[1]),
+    ]
+    return replace(
+        found[0],
+        before=sides[0],
+        after=sides[1],
+        deviation_top=widest(sides),
+        setting=before.setting,
+        seeds=tuple(seeds),
+    )
+
+
+def together(sides: Sequence[Side], curves: Sequence["Curve"]) -> Side:
+    """The sides of several seeds as one, with the map of the first."""
+    if len(sides) == 1:
+        return sides[0]
+    numbers = [side.diagram.numbers for side in sides]
+    means = {}
+    for key in INTERVALS:
+        means[key] = fmean(one[key] for one in numbers)
+    bins = Curve(
+        curves[0].edges,
+        count=np.sum([curve.count for curve in curves], 0),
+        correct=np.sum([curve.correct for curve in curves], 0),
+        confidence=np.sum([curve.confidence for curve in curves], 0),
+        n=sum(curve.n for curve in curves),
+    )
+    return replace(
+        sides[0],
+        angles=np.mean([side.angles for side in sides], 0),
+        mean_angle=fmean(side.mean_angle for side in sides),
+        angle_spread=fmean(side.angle_spread for side in sides),
+        diagram=prepare_reliability(bins, means, sides[0].diagram.name),
+        ece_spread=stdev(one["ece"] for one in numbers),
+    )
+
+
+def widest(sides: Sequence[Side]) -> float:
+    """The largest deviation of an angle from the mean angle."""
+    return max(float(np.nanmax(np.abs(side.deviation))) for side in sides)
 
 
 def view(row: Row) -> dict[str, Any]:
@@ -97,8 +147,7 @@ def before_after_from(before: Mapping[str, Any], after: Mapping[str, Any]) -> Be
             "use the same labels, `rows` and `seed` for both"
         )
     entropy = np.concatenate([one.entropy for one in sides])
-    widest = max(float(np.nanmax(np.abs(one.deviation))) for one in sides)
-    return BeforeAfter(sides[0], sides[1], float(np.quantile(entropy, 0.95)), widest)
+    return BeforeAfter(sides[0], sides[1], float(np.quantile(entropy, 0.95)), widest(sides))
 
 
 def side(numbers: Mapping[str, Any], name: str) -> Side:
@@ -135,18 +184,23 @@ class Curve:
     n: int
 
 
+def curve_of(curve: Mapping[str, Any]) -> Curve:
+    """As sums over its bins."""
+    count = np.asarray(curve["count"], np.float64)
+    confidence = np.nan_to_num(np.asarray(curve["confidence"], np.float64))
+    accuracy = np.nan_to_num(np.asarray(curve["accuracy"], np.float64))
+    edges = np.asarray(curve["edges"], np.float64)
+    return Curve(edges, count, np.rint(accuracy * count), confidence * count, int(count.sum()))
+
+
 def diagram_of(curve: Numbers, numbers: Mapping[str, Any], name: str) -> Reliability:
     """The diagram of a calibration curve.
 
     ValueError if the numbers are not of the same predictions.
     """
-    count = np.asarray(curve["count"], np.float64)
-    if not count.sum():
+    bins = curve_of(curve)
+    if not bins.n:
         raise ValueError(f"the curve {name} has no rows")
-    confidence = np.nan_to_num(np.asarray(curve["confidence"], np.float64))
-    accuracy = np.nan_to_num(np.asarray(curve["accuracy"], np.float64))
-    edges = np.asarray(curve["edges"], np.float64)
-    bins = Curve(edges, count, np.rint(accuracy * count), confidence * count, int(count.sum()))
     ece = float(np.abs(bins.confidence - bins.correct).sum() / bins.n)
     if abs(ece - numbers["ece"]) > 1e-4:
         raise ValueError(
@@ -164,7 +218,7 @@ def plot_before_after(data: BeforeAfter, theme: Theme | None = None) -> Figure:
         draw_map(axes[row, 0], one, data.entropy_top, theme)
         axes[row, 0].set_ylabel(name, color=theme.ink, fontsize=11)
         draw_angles(axes[row, 1], one, data.deviation_top, theme)
-        draw_curve(axes[row, 2], one.diagram, theme)
+        draw_curve(axes[row, 2], one, theme)
     axes[1, 2].set_xlabel("confidence", color=theme.quiet, fontsize=9)
     handles: list[Line2D | Patch] = [
         point("entropy 0", SURE, theme),
@@ -173,7 +227,10 @@ def plot_before_after(data: BeforeAfter, theme: Theme | None = None) -> Figure:
         Patch(color=theme.under, label="not sure enough", linewidth=0),
         Patch(color=theme.band, label="calibrated, 95 %", linewidth=0),
     ]
-    note(figure, theme, handles, said(data.setting, data.seed))
+    words = said(data.setting, data.seeds)
+    if len(data.seeds) > 1:
+        words += f"; maps are of seed {data.seeds[0]}, bins have the rows of all seeds"
+    note(figure, theme, handles, words)
     return figure
 
 
@@ -237,8 +294,9 @@ def draw_angles(axes: Axes, one: Side, top: float, theme: Theme) -> None:
     )
 
 
-def draw_curve(axes: Axes, model: Reliability, theme: Theme) -> None:
+def draw_curve(axes: Axes, one: Side, theme: Theme) -> None:
     """A small reliability diagram."""
+    model = one.diagram
     draw_bins(axes, model, theme, dot=30)
     style(axes, theme)
     percent(axes.xaxis, 4)
@@ -248,4 +306,6 @@ def draw_curve(axes: Axes, model: Reliability, theme: Theme) -> None:
     axes.set_ylabel("accuracy", color=theme.quiet, fontsize=9)
     ece, interval, null = ece_words(model)
     words = f"ECE {ece} % ({interval})\ncalibrated {null}"
+    if math.isfinite(one.ece_spread):
+        words = f"ECE {ece} ± {100 * one.ece_spread:.2f} % over seeds\ncalibrated {null}"
     axes.set_title(words, loc="left", fontsize=SIZE, color=theme.ink)

@@ -23,6 +23,7 @@ from maccal.report.figures.methods import (
 )
 from maccal.report.figures.selection import (
     Spreads,
+    comparable,
     left_out,
     needed,
     settings_of,
@@ -59,7 +60,9 @@ def prepare_leaderboard(rows: Rows) -> Leaderboard:
     The ECE of each method with its own settings that was run in all of them.
     """
     book = Book.of(rows)
-    lines = needed(book.plain, "run of a method with its own settings", "table1")
+    lines = needed(
+        comparable(book, one_seed=True), "run of a method with its own settings", "table1"
+    )
     settings = settings_of(lines)
     if len(settings) > PANELS:
         raise ValueError(

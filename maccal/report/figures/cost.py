@@ -23,6 +23,7 @@ from maccal.report.figures.methods import calibrated_patch, colour_of
 from maccal.report.figures.selection import (
     Spreads,
     by_data,
+    comparable,
     grouped,
     left_out,
     needed,
@@ -54,7 +55,7 @@ def prepare_cost(rows: Rows) -> list[Cost]:
     """
     book = Book.of(rows)
     timed = []
-    for line in book.plain:
+    for line in comparable(book, one_seed=True):
         seeds = sorted(book.seconds(line))
         if seeds:
             timed.append(with_seeds(line, seeds))

@@ -187,13 +187,14 @@ def write_beside(axes: Axes, label: Label, dx: float, dy: float, line: bool = Fa
 
     With a thin line if asked for.
     """
+    side = (1 if dx < 0 else 0, 0.5)  # of the name, where its line ends
     line_look = {"arrowstyle": "-", "color": label.colour, "linewidth": 0.5, "alpha": 0.7}
     text = axes.annotate(
         short(label.name, LONGEST),
         (label.x, label.y),
         (dx, dy),
         textcoords="offset points",
-        arrowprops={**line_look, "shrinkA": 0, "shrinkB": 2} if line else None,
+        arrowprops={**line_look, "shrinkA": 0, "shrinkB": 2, "relpos": side} if line else None,
         annotation_clip=False,
         parse_math=False,
         va="center",
@@ -202,12 +203,15 @@ def write_beside(axes: Axes, label: Label, dx: float, dy: float, line: bool = Fa
     text.set(fontsize=SIZE, color=label.colour)
 
 
-def name_ends(axes: Axes, ends: Sequence[Label]) -> None:
-    """Names right of the ends of lines, pushed apart where they would overlap."""
+def name_ends(axes: Axes, ends: Sequence[Label], lines: bool = False) -> None:
+    """Names right of the ends of lines, pushed apart where they would overlap.
+
+    With `lines` a thin one leads from each end to its name, for where many are pushed far.
+    """
     if ends:
         heights = in_points(axes, [(end.x, end.y) for end in ends])[:, 1]
         for end, dy in zip(ends, apart(heights.tolist(), 1.2 * SIZE) - heights, strict=True):
-            write_beside(axes, end, 5, float(dy))
+            write_beside(axes, end, 14 if lines else 5, float(dy), line=lines)
 
 
 def name_points(

@@ -3,7 +3,7 @@
 From rows of `maccal bench motivation`, or from arrays of maccal.evaluation.masks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,20 +55,42 @@ class Motivation:
     inference: Masked
     retraining: Masked
     setting: Setting | None = None
-    seed: int | None = None
+    seeds: tuple[int, ...] = ()
 
 
 def prepare_motivation(rows: Rows, ratio: float = 0.5) -> Motivation:
-    """Fig. 1 of the vanilla run whose head was masked.
+    """Fig. 1 of the vanilla runs whose head was masked, mean over their seeds.
 
-    Of several the first data set and network, and its lowest seed.
+    Of several data sets and networks the first.
     """
     lines = having(Book.of(rows), "vanilla", ("inference", "retraining"))
     first = needed(lines, "vanilla run with a masked head", "motivation")[0]
-    seed, row = min(first.runs.items())
-    masks = motivation_of(row)
-    found = motivation_from(arrays(masks["inference"]), arrays(masks["retraining"]), ratio)
-    return replace(found, setting=first.setting, seed=seed)
+    masks = [motivation_of(first.runs[seed]) for seed in sorted(first.runs)]
+    inference = over_seeds([arrays(one["inference"]) for one in masks])
+    retraining = over_seeds([arrays(one["retraining"]) for one in masks])
+    found = motivation_from(inference, retraining, ratio)
+    return replace(found, setting=first.setting, seeds=tuple(sorted(first.runs)))
+
+
+def over_seeds(runs: Sequence[Numbers]) -> Numbers:
+    """The mean of every array, and as spreads the standard deviation over runs.
+
+    One run keeps its own, which is over draws of its masks. ValueError where runs have other ratios
+    or bins.
+    """
+    if len(runs) == 1:
+        return runs[0]
+    for key in ("ratio", "edges"):
+        if not all(np.array_equal(run[key], runs[0][key]) for run in runs):
+            raise ValueError(
+                f"seeds with another {key!r} of their masks; run `maccal bench motivation` again"
+            )
+    found = {}
+    for key in DRAWN:
+        found[key] = np.mean([run[key] for run in runs], 0)
+    for key in ("accuracy", "confidence"):
+        found[f"{key}_spread"] = np.std([run[key] for run in runs], 0, ddof=1)
+    return found
 
 
 def having(book: Book, method: str, parts: tuple[str, ...]) -> list[Line]:
@@ -93,12 +115,18 @@ def arrays(values: Mapping[str, Any]) -> Numbers:
     return {key: np.asarray(value) for key, value in values.items()}
 
 
-def said(setting: Setting | None, seed: int | None) -> str:
+def said(setting: Setting | None, seeds: Sequence[int]) -> str:
     """
-    >>> said(Setting("cifar10", 10_000, "resnet8"), 1), said(None, None)
+    >>> said(Setting("cifar10", 10_000, "resnet8"), [1]), said(None, [])
     ('resnet8, CIFAR-10, 10,000 images, seed 1', '')
+    >>> said(Setting("cifar10", 0, "resnet8"), [1, 2, 3])
+    'resnet8, CIFAR-10, mean over seeds 1, 2, 3'
     """
-    return f"{setting.model}, {setting.title}, seed {seed}" if setting else ""
+    if setting is None:
+        return ""
+    listed = ", ".join(map(str, seeds))
+    whose = f"mean over seeds {listed}" if len(seeds) > 1 else f"seed {listed}"
+    return f"{setting.model}, {setting.title}, {whose}"
 
 
 def motivation_from(inference: Numbers, retraining: Numbers, ratio: float = 0.5) -> Motivation:
@@ -176,8 +204,10 @@ def plot_motivation(data: Motivation, theme: Theme | None = None) -> Figure:
     for panel in axes:
         percent(panel.xaxis, 4)
         panel.set(xlim=(0, 1), ylim=(0, 1.0))
-    bands = "bands: a standard deviation over draws of the masks, or over seeds"
-    words = [part for part in (said(data.setting, data.seed), bands) if part]
+    bands = "bands: a standard deviation over seeds"
+    if len(data.seeds) < 2:
+        bands = "bands: a standard deviation over draws of the masks, or of the retraining's seeds"
+    words = [part for part in (said(data.setting, data.seeds), bands) if part]
     note(figure, theme, handles, "; ".join(words))
     return figure
 

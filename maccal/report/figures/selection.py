@@ -12,7 +12,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from maccal.bench.lines import Line, Setting, shared_seeds, spread
+from maccal.bench.lines import Book, Line, Setting, shared_seeds, spread
+from maccal.bench.standing import OURS, compared, lines_of, with_others
 from maccal.bench.titles import in_order, title
 
 Thing = TypeVar("Thing")
@@ -56,6 +57,19 @@ def needed(lines: Iterable[Thing], what: str, grid: str) -> list[Thing]:
     if not found:
         raise ValueError(f"no {what} among the rows; run `maccal bench {grid}`")
     return found
+
+
+def comparable(book: Book, *, one_seed: bool = False) -> list[Line]:
+    """The plain lines, without settings in which MaC-Cal was tried beside vanilla alone.
+
+    Settings of one seed are kept with `one_seed`; else they are out where others have several.
+    """
+    wanted = [line.setting for line in with_others(book, "ece")]
+    if not one_seed:
+        wanted = compared(book, "ece")
+    tried = [line.setting for line in lines_of(book, OURS, book.settings, "ece")]
+    out = set(tried) - set(wanted)
+    return [line for line in book.plain if line.setting not in out]
 
 
 def settings_of(lines: Iterable[Line]) -> list[Setting]:

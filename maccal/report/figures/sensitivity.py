@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from maccal.bench.lines import Book, Line, Rows, Setting
+from maccal.bench.sweeps import other_changes, sweeps_alpha
 from maccal.bench.titles import title
 from maccal.report.figures.drawing import SERIES, Label, bars_say, canvas, dress, name_ends, note
 from maccal.report.figures.methods import calibrated_patch
@@ -17,8 +18,6 @@ from maccal.report.figures.selection import Spreads, needed, one_setting, spread
 from maccal.report.look import Theme, lay_out
 
 MIXED = {"mixup": SERIES[1], "mit": SERIES[2], "mixup+maccal": SERIES[0]}
-# what may differ from the method's own in the grid of gamma
-SWEPT = {"feedback", "calibration.statistics", "calibration.gamma"}
 REFERENCES = {"held-out": "maccal", "vanilla": "vanilla"}
 
 
@@ -52,8 +51,7 @@ def prepare_mixup(rows: Rows) -> tuple[Setting, list[Mixing]]:
     alphas: dict[Setting, set[float]] = {}
     lines = []
     for line in Book.of(rows).lines:
-        swept = line.method in MIXED and set(line.ran.changes) <= {"settings.alpha"}
-        if swept and "alpha" in line.ran.settings:
+        if line.method in MIXED and sweeps_alpha(line):
             lines.append(line)
             alphas.setdefault(line.setting, set()).add(alpha_of(line))
     several = [line for line in lines if len(alphas[line.setting]) > 1]
@@ -125,39 +123,47 @@ def draw_null(axes: Axes, lines: Sequence[Mixing], theme: Theme) -> None:
 
 @dataclass(frozen=True)
 class Gamma:
-    """The gamma figure.
+    """A line of the gamma figure.
 
     `references` are ECEs that have no gamma, each an array of one, where the rows have them.
     """
 
     setting: Setting
+    head: str  # what is not MaC-Cal's own in stage II, in words
     gamma: np.ndarray
     ece: Spreads
     references: Mapping[str, Spreads]  # "held-out" and "vanilla"
 
 
-def prepare_gamma(rows: Rows) -> Gamma:
-    """ECE over gamma with the feedback of the training rows.
+def prepare_gamma(rows: Rows) -> list[Gamma]:
+    """ECE over gamma with the feedback of the training rows, by data set, network and head.
 
-    Beside it the same head with held-out feedback, and vanilla.
+    Beside it MaC-Cal with held-out feedback, and vanilla. A single gamma is no line.
     """
     book = Book.of(rows)
-    swept = [line for line in book.lines if is_swept(line)]
-    needed(swept, "runs of MaC-Cal with feedback from the training rows", "gamma")
-    setting = one_setting(swept, "gamma")
-    found = by_value((gamma_of(line), line) for line in swept)
+    lines: dict[tuple[Setting, str], list[Line]] = {}
+    for line in book.lines:
+        if line.method == "maccal" and line.ran.feedback == "training":
+            head = ", ".join(other_changes(line)).replace("_", " ")
+            lines.setdefault((line.setting, head), []).append(line)
+    several = {key: own for key, own in lines.items() if len(own) > 1}
+    needed(several, "runs of MaC-Cal with feedback from the training rows", "gamma")
+    found = []
+    for (setting, head), own in sorted(several.items()):
+        by_gamma = by_value((gamma_of(line), line) for line in own)
+        eces = spreads([[line] for line in by_gamma.values()], "ece")
+        gamma = np.array(list(by_gamma))
+        found.append(Gamma(setting, head, gamma, eces, references(book, setting)))
+    return found
+
+
+def references(book: Book, setting: Setting) -> dict[str, Spreads]:
     known = {}
     for name, method in REFERENCES.items():
         line = book.get(setting, method)
         if line is not None:
             known[name] = spreads([[line]], "ece")
-    eces = spreads([[line] for line in found.values()], "ece")
-    return Gamma(setting, np.array(list(found)), eces, known)
-
-
-def is_swept(line: Line) -> bool:
-    ours = line.method == "maccal" and line.ran.feedback == "training"
-    return ours and set(line.ran.changes) <= SWEPT
+    return known
 
 
 def gamma_of(line: Line) -> float:
@@ -165,29 +171,53 @@ def gamma_of(line: Line) -> float:
     return float(line.ran.calibration["gamma"])
 
 
-def plot_gamma(data: Gamma, theme: Theme | None = None) -> Figure:
-    """One panel; references are horizontal lines with their spread, named at their right end."""
+def plot_gamma(lines: Sequence[Gamma], theme: Theme | None = None) -> Figure:
+    """One panel per data set and network, one line per head.
+
+    References are horizontal lines with their spread, named at their right end.
+    """
     theme = theme or Theme()
-    figure, ((axes,),) = canvas(theme, 1, 1, 3.5)
-    ece = data.ece
-    axes.fill_between(data.gamma, ece.null_low, ece.null_high, color=theme.band, linewidth=0)
-    draw_spread(axes, data.gamma, ece, theme.under)
-    dress(axes, theme, "gamma", "ECE", f"{data.setting.model}, {data.setting.title}")
-    axes.set_xlim(data.gamma[0] - 0.02, data.gamma[-1] + 0.02)
-    right = axes.get_xlim()[1]
+    settings = list(dict.fromkeys(one.setting for one in lines))
+    heads = list(dict.fromkeys(one.head for one in lines))
+    colours = dict(zip(heads, (theme.under, *SERIES[3:], *SERIES), strict=False))
+    figure, (panels,) = canvas(theme, 1, len(settings), 3.5)
+    named = []
+    for setting, axes in zip(settings, panels, strict=True):
+        own = [one for one in lines if one.setting == setting]
+        dress(axes, theme, "gamma", "ECE", f"{setting.model}, {setting.title}")
+        named.append((axes, draw_gammas(axes, own, colours, theme)))
+    handles = []
+    for head, colour in colours.items():
+        handles.append(dotted(colour, f"feedback from the training rows{', ' * bool(head)}{head}"))
+    seeds = []
+    for one in lines:
+        seeds += [one.ece.seeds, *(found.seeds for found in one.references.values())]
+    note(figure, theme, [*handles, calibrated_patch(theme)], bars_say(np.concatenate(seeds)))
+    lay_out(figure)
+    for axes, ends in named:
+        name_ends(axes, ends)
+    return figure
+
+
+def draw_gammas(
+    axes: Axes, lines: Sequence[Gamma], colours: Mapping[str, str], theme: Theme
+) -> list[Label]:
+    """The lines of a panel and its references; returns the ends of these, to be named."""
+    ece = lines[0].ece
+    axes.fill_between(lines[0].gamma, ece.null_low, ece.null_high, color=theme.band, linewidth=0)
+    for one in lines:
+        draw_spread(axes, one.gamma, one.ece, colours[one.head])
+    every = np.concatenate([one.gamma for one in lines])
+    right = float(every.max()) + 0.02
+    axes.set_xlim(float(every.min()) - 0.02, right)
     ends = []
-    for name, found in data.references.items():
+    for name, found in lines[0].references.items():
         words = "held-out feedback" if name == "held-out" else title(name)
         colour = SERIES[2] if name == "held-out" else theme.ink
         draw_reference(axes, found, colour)
         ends.append(Label(words, right, float(found.mean[0]), colour))
     axes.set_ylim(0, None)
-    ours = dotted(theme.under, "feedback from the training rows")
-    seeds = [ece.seeds, *(found.seeds for found in data.references.values())]
-    note(figure, theme, [ours, calibrated_patch(theme)], bars_say(np.concatenate(seeds)))
-    lay_out(figure)
-    name_ends(axes, ends)
-    return figure
+    return ends
 
 
 def draw_reference(axes: Axes, found: Spreads, colour: str) -> None:

@@ -129,11 +129,11 @@ def test_venn_abers_is_two_isotonic_fits(seed):
 def test_venn_abers_of_pairs():
     """Two classes are one pair; three are put together by their formula."""
     logits, labels = made_up(300, 2)
-    one = VennAbersCalibration(classes="one-vs-one").fit(logits, labels).predict_proba(logits)
+    one = VennAbersCalibration(ways="one-vs-one").fit(logits, labels).predict_proba(logits)
     rest = VennAbersCalibration().fit(logits, labels).predict_proba(logits)
     assert np.array_equal(one, rest)
     logits, labels = made_up(300, 3)
-    model = VennAbersCalibration(classes="one-vs-one").fit(logits, labels)
+    model = VennAbersCalibration(ways="one-vs-one").fit(logits, labels)
     second = {}
     for pair, (at, p0, p1) in zip([(0, 1), (0, 2), (1, 2)], model.gaps_, strict=True):
         difference = logits[:, pair[1]] - logits[:, pair[0]]
@@ -154,11 +154,11 @@ def test_venn_abers_bounds_hold_the_probability():
     low, high = model.predict_bounds(logits)
     p = model.predict_proba(logits)
     assert ((low <= p) & (p <= high)).all()
-    pairs = VennAbersCalibration(classes="one-vs-one").fit(LOGITS, LABELS)
+    pairs = VennAbersCalibration(ways="one-vs-one").fit(LOGITS, LABELS)
     with pytest.raises(ValueError, match="against the rest"):
         pairs.predict_bounds(LOGITS)
-    with pytest.raises(ValueError, match="classes is 'both'"):
-        VennAbersCalibration(classes="both").fit(LOGITS, LABELS)
+    with pytest.raises(ValueError, match="ways is 'both'"):
+        VennAbersCalibration(ways="both").fit(LOGITS, LABELS)
 
 
 def test_spline_leaves_what_is_right_and_corrects_what_is_not():

@@ -1,0 +1,313 @@
+"""The pages of the site that are made and not written: no number of theirs is typed.
+
+    python benchmarks/site_pages.py             docs/which.md, evidence.md, peers.md and api.md
+    python benchmarks/site_pages.py --check     fails if a page is not what results/ would make
+
+From results/starts.jsonl, results/posthoc.json, results/peers.json and the package's public names;
+about a second.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import maccal
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+# networks on which defaults were chosen: they are no evidence for them
+CHOSEN_ON = {"resnet20", "resnet56", "c10-heart", "c10-mixup", "c100-heart"}
+METHODS = ("as trained", "temperature", "MaC-Cal", "masks off", "fresh head")
+WORDS = {
+    "as trained": "as it is",
+    "temperature": "temperature scaling",
+    "MaC-Cal": "MaC-Cal",
+    "masks off": "the same training without masks",
+    "fresh head": 'a new classifier under masks (`start="fresh"`)',
+    "as printed": "the paper's equations as printed (`Stage2.paper()`)",
+}
+Row = dict[str, Any]
+
+
+def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """In Markdown; all columns but the first are numbers."""
+    ruler = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ruler, *lines))
+
+
+class Starts:
+    """The rows of results/starts.jsonl, of the networks on which nothing was chosen."""
+
+    def __init__(self) -> None:
+        lines = (RESULTS / "starts.jsonl").read_text(encoding="utf-8").splitlines()
+        rows = [json.loads(line) for line in lines]
+        self.rows = [row for row in rows if row["network"] not in CHOSEN_ON]
+
+    def of(self, method: str, labels: int) -> dict[str, list[Row]]:
+        """By network; as trained and as printed use no labels."""
+        labels = 0 if method in ("as trained", "as printed") else labels
+        found: dict[str, list[Row]] = {}
+        for row in self.rows:
+            if (row["method"], row["labels"]) == (method, labels):
+                found.setdefault(row["network"], []).append(row)
+        return found
+
+    def networks(self, labels: int) -> set[str]:
+        return set(self.of("MaC-Cal", labels))
+
+    def mean(self, method: str, labels: int, key: str) -> float:
+        """Over networks of the mean over halves and seeds."""
+        networks = self.networks(labels)
+        by_network = self.of(method, labels)
+        own = [mean(row[key] for row in by_network[network]) for network in sorted(networks)]
+        return mean(own)
+
+    def line(self, method: str, labels: int) -> list[str]:
+        accuracy, ece = (100 * self.mean(method, labels, key) for key in ("accuracy", "ece"))
+        nll = self.mean(method, labels, "nll")
+        return [WORDS[method], f"{accuracy:.2f} %", f"{ece:.2f} %", f"{nll:.3f}"]
+
+
+HEAD = ("", "accuracy", "ECE", "NLL")
+
+
+def of_labels(starts: Starts, labels: int) -> str:
+    """A section: the table, and what is lowest in it."""
+    methods = [method for method in METHODS if starts.of(method, labels)]
+    lines = [starts.line(method, labels) for method in methods]
+    low = {}
+    for key in ("ece", "nll"):
+        best = min(methods, key=lambda method: starts.mean(method, labels, key))
+        low[key] = WORDS[best]
+    count = len(starts.networks(labels))
+    title = f"### {labels:,} held-out labels" if labels else "### No held-out label"
+    said = f"Mean of {count} networks. Lowest ECE: {low['ece']}. Lowest NLL: {low['nll']}."
+    return f"{title}\n\n{table(HEAD, lines)}\n\n{said}"
+
+
+def of_posthoc(network: str, rows: list[Row]) -> str:
+    measured = [row for row in rows if row["network"] == network and "nll" in row]
+    own = [row for row in measured if row["package"] in ("", "maccal")]
+    own.sort(key=lambda row: float(row["nll"]))
+    lines = []
+    for row in own:
+        shares = [f"{100 * row[key]:.2f} %" for key in ("accuracy", "ece")]
+        lines.append([row["name"], *shares, f"{float(row['nll']):.4f}"])
+    broken = [row["name"] for row in rows if row["network"] == network and "failed" in row]
+    failed = "".join(f"\n\n{name} found no best map here, and says so." for name in broken)
+    title = f"### {network}: {own[0]['rows']:,} rows of {own[0]['classes']} classes"
+    return f"{title}\n\n{table(HEAD, lines)}{failed}"
+
+
+def which() -> str:
+    starts = Starts()
+    few = (100, starts.mean("temperature", 100, "ece"), starts.mean("MaC-Cal", 100, "ece"))
+    many = (5000, starts.mean("temperature", 5000, "ece"), starts.mean("MaC-Cal", 5000, "ece"))
+    gaps = []
+    for labels, temperature, own in (few, many):
+        numbers = f"{100 * temperature:.2f} % with a temperature, {100 * own:.2f} % with MaC-Cal"
+        gaps.append(f"- With {labels:,} labels the mean ECE is {numbers}.")
+    posthoc = json.loads((RESULTS / "posthoc.json").read_text(encoding="utf-8"))["quality"]
+    names = sorted({row["network"] for row in posthoc})
+    sections = [
+        *(of_labels(starts, labels) for labels in (5000, 500, 100, 0)),
+        "## From outputs alone",
+        "Each fitted on one half of the rows and measured on the other, both ways; lowest NLL"
+        " first. An NLL of inf is a label that was given the probability 0.",
+        *(of_posthoc(name, posthoc) for name in names),
+    ]
+    seconds = [starts.mean(method, 5000, "seconds") for method in ("fresh head", "MaC-Cal")]
+    top = WHICH.format(gaps="\n".join(gaps), times=seconds[0] / seconds[1])
+    return top + "\n\n".join(sections) + "\n"
+
+
+WHICH = """# Which method should I use
+
+*Made by `benchmarks/site_pages.py` from [starts.jsonl](../results/starts.jsonl) and \
+[posthoc.json](../results/posthoc.json).*
+
+| you have | use |
+|---|---|
+| a file of outputs and labels | `maccal compare predictions.npz`: it cross-fits all calibrators \
+and says which, and why |
+| a torch model and hundreds of held-out labels | `mc.calibrate(model, train, val=val)` |
+| the same, and {times:.0f} times as long to wait | `config=mc.Stage2(start="fresh")`: \
+lower NLL below, but it may cost accuracy on single networks |
+| a hundred held-out labels | `mc.calibrate(model, train, val=val, calibrator="temperature")` |
+| no held-out label, but images | `mc.calibrate(model, train)`, and read its warning |
+| no label, but a known accuracy | `mc.calibrate(model, train, accuracy=0.93)` |
+| a model whose predictions must not change | a temperature |
+| a network still to be trained | any of the [methods](methods/README.md), and calibrate it \
+afterwards |
+
+How much does the choice matter? Little, once there are labels; having some is what matters:
+
+{gaps}
+
+The differences are small beside what any of them gains over the network as it is. The tables also
+have the control: what training the classifier does *without* masks.
+
+## From a network
+
+"""
+
+
+def evidence() -> str:
+    starts = Starts()
+    methods = ("as trained", "as printed", "fresh head", "masks off", "MaC-Cal")
+    lines = [starts.line(method, 5000) for method in methods]
+    return EVIDENCE.format(table=table(HEAD, lines), count=len(starts.networks(5000)))
+
+
+EVIDENCE = """# The paper's ambiguities, and our evidence
+
+*Made by `benchmarks/site_pages.py` from [starts.jsonl](../results/starts.jsonl).*
+
+No code of MaC-Cal is public, and its text can be read in more than one way. Each choice below is a
+named field of `Stage2`, so that you can run the other reading.
+
+| question | what the text says | what we do, and why |
+|---|---|---|
+| What does a mask do? | a product with the weights; the ablation makes sense only if masked \
+weights are really set to zero | the product, in the forward pass. Under it the paper's "gradient \
+restriction" is what differentiation does anyway. Setting weights to zero reproduces the direction \
+of the first three ablation rows, and costs accuracy |
+| How often is it drawn? | each epoch (text), each mini-batch (algorithm) | each mini-batch; with \
+masks as a product the two hardly differ |
+| Which weights serve at inference? | deterministic; no scaling is mentioned | the expected ones, \
+keep times W. Unscaled weights make logits too large by 1 / keep, and the network surer than ever |
+| Does the feedback move the share kept, or the share dropped? | both, in different places; both \
+start at one half, which hides it | the share dropped. As printed, an overconfident network keeps \
+more, gets surer, and runs to keep = 1 within ten epochs |
+| Accuracy and confidence of what? | "the training set" | of the classifier as it will be \
+deployed, on held-out rows where there are some. On the masked passes the loop is not stable |
+| How large is gamma? | between 0 and 1, said to matter little | it matters: the right one is near \
+test over training accuracy, which is unknown without labels. With held-out rows it is 1 |
+| Where does stage II start? | a new two-layer head at random | the trained classifier: a new one \
+forgets what stage I learnt |
+| At which rate? | 0.1, constant | a small one that falls to zero; a constant 0.1 cost a network \
+with 100 classes a quarter of its accuracy |
+
+## What the readings score
+
+The mean over {count} networks on which no default was chosen, 5,000 held-out labels where the
+method uses any:
+
+{table}
+
+Taken literally, the equations do not calibrate. And where the classifier starts from its trained
+weights, training without masks does as well as with them: the gain over a temperature comes from
+training the classifier at the right scale. The paper's ablation, our rows beside it:
+[the benchmark](benchmark.md#what-came-out).
+
+## Slips in the paper's tables
+
+- The network of the ablation is called "ResNet59"; its numbers are those of DenseNet-121.
+- mixup on Tiny-ImageNet has one ECE in the main table and more than twice that in another.
+- One accuracy, of DFL with MaC-Cal on Tiny-ImageNet, lacks a digit.
+- Two averages on CIFAR-100 (MIT, DFL) are not the averages of their columns.
+
+## What follows for a table of yours
+
+A perfectly calibrated model does not score zero. On CIFAR-10 with 10,000 test images its ECE lies
+between about 0.2 and 0.6 %, and its MCE nearly anywhere: several of the paper's best cells, and
+every difference of MCE there, are inside that band. Print the band, use several seeds, and carry
+the control without masks.
+"""
+
+MARKS = {"yes": "yes", "no": "–", "named": "?", "failed": "!"}
+
+
+def peers() -> str:
+    found = json.loads((RESULTS / "peers.json").read_text(encoding="utf-8"))
+    features = list(found["maccal"]["features"])
+    head = ["", *found]
+    lines = []
+    for feature in features:
+        cells = [peer["features"][feature] for peer in found.values()]
+        lines.append([feature, *(MARKS[cell["state"]] for cell in cells)])
+    return PEERS.format(table=table(head, lines), answers=answers(found))
+
+
+def answers(found: dict[str, Any]) -> str:
+    """What was called, peer by peer; folded."""
+    parts = []
+    for name, peer in found.items():
+        lines = []
+        for feature, cell in peer["features"].items():
+            if "call" in cell and feature != "command line":
+                called = cell["call"].replace("\n", "\n    ")
+                lines.append(f"**{feature}** ({cell['state']}): `{cell['answer']}`\n\n    {called}")
+        parts.append(f"### {name} {peer['version']}\n\n" + "\n\n".join(lines))
+    return "\n\n".join(parts)
+
+
+PEERS = """---
+hide: [toc]
+---
+
+# Beside other packages
+
+*Made by `benchmarks/site_pages.py` from [peers.json](../results/peers.json), which \
+`benchmarks/features_of_peers.py` writes: it installs the peers, calls them, and records what they \
+answered.*
+
+- **yes**: it was called and answered; the lines and the answer are below.
+- **–**: no name in its source looks like it, or the answer is not the one that makes the feature.
+- **?**: a name looks like it, and was not called. **!**: it was called and raised.
+
+{table}
+
+The features are those that someone who wants trustworthy confidence asks for, chosen by us: a
+package that is made for something else has few of them, and much that is not in this table.
+*Confidence of exactly 1*: three rows whose ECE with ten bins is 29 / 60; a package that puts 1.0
+into a bin of its own says 31 / 60. `maccal` is what stands in this table when the page was made.
+
+## What was called
+
+{answers}
+"""
+
+
+def api() -> str:
+    parts = [API]
+    for room, names in maccal.HOMES.items():
+        public = [name for name in names if not name.isupper()]
+        parts.append(f"## maccal.{room}\n")
+        parts += [f"::: maccal.{name}\n" for name in public]
+    return "\n".join(parts)
+
+
+API = """# API
+
+*Made by `benchmarks/site_pages.py` from the public names of the package and their docstrings.* \
+All of them are in `maccal` itself; the headings say where they live. `maccal.DATASETS`,
+`maccal.METHODS` and `maccal.MODELS` are dictionaries of what can be named on the command line.
+"""
+
+PAGES: dict[str, Callable[[], str]] = {
+    "which": which,
+    "evidence": evidence,
+    "peers": peers,
+    "api": api,
+}
+
+
+def main() -> None:
+    stale = []
+    for name, make in PAGES.items():
+        file = ROOT / "docs" / f"{name}.md"
+        text = make()
+        if "--check" in sys.argv:
+            stale += [] if file.exists() and file.read_text(encoding="utf-8") == text else [name]
+        else:
+            file.write_text(text, encoding="utf-8")
+    if stale:
+        raise SystemExit(f"not as results/ make them: {stale}; run benchmarks/site_pages.py")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,341 @@
+"""Claims about rows that are made up so that the answer is known; what is not there is named."""
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from made_up_rows import row, seeded
+
+from maccal.bench.ablations import READINGS, ablated
+from maccal.bench.claims import claims
+from maccal.bench.judging import ORDER
+from maccal.bench.lines import Book
+from maccal.bench.standing import OURS, compared, standing
+from maccal.calibration import stage2
+from maccal.calibration.stage2 import ABLATION, Stage2
+from maccal.methods.registry import METHODS
+
+
+def claim(rows, start):
+    (found,) = [one for one in claims(rows) if one.words.startswith(start)]
+    return found
+
+
+def outside(auroc=0.8, fpr95=0.6):
+    ends = {"auroc_low": auroc - 0.01, "auroc_high": auroc + 0.01}
+    ends |= {"fpr95_low": fpr95 - 0.01, "fpr95_high": fpr95 + 0.01}
+    return {"ood": {"mean": {"auroc": auroc, "fpr95": fpr95, **ends}}}
+
+
+def test_every_claim_is_listed_and_says_what_is_missing():
+    found = claims([])
+    assert len(found) == len({one.words for one in found}) == 26
+    assert {one.verdict for one in found} == {"not judged"}
+    assert all("run `maccal bench " in one.evidence for one in found)
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"), [(0.50, "holds"), (0.70, "does not hold"), (0.599, "cannot be told")]
+)
+def test_images_taken_for_its_own(ours, verdict):
+    rows = [row("vanilla", **outside()), row("maccal", **outside(fpr95=ours))]
+    found = claim(rows, "MaC-Cal takes fewer images")
+    assert found.verdict == verdict
+    assert f"{100 * ours:.2f} % against 60.00 %" in found.evidence
+
+
+def test_in_how_many_runs():
+    """Three seeds of two data sets: worse in all six."""
+    rows = []
+    for data in ("cifar10", "cifar100"):
+        for seed in (1, 2, 3):
+            rows.append(row("vanilla", seed, data=data, **outside(fpr95=0.6)))
+            worse = outside(fpr95=0.61 + 0.001 * seed)
+            rows.append(row("maccal", seed, data=data, **worse))
+    found = claim(rows, "MaC-Cal takes fewer images")
+    assert found.verdict == "does not hold"
+    assert found.evidence.endswith("Lower in 0 of 6 runs, higher in 6.")
+
+
+def test_auroc_against_plp():
+    plp, ours = row("plp", **outside(0.82)), row("maccal", **outside(0.80))
+    start = "MaC-Cal tells images from elsewhere better than PLP"
+    found = claim([plp, ours], start)
+    assert found.verdict == "does not hold"
+    assert "80.00 % against 82.00 %" in found.evidence
+    assert claim([ours], start).verdict == "not judged"
+    assert "MaC-Cal and PLP" in claim([ours], start).evidence
+
+
+def alpha_row(method, alpha, seed=1, **more):
+    stage = "maccal" if method.endswith("+maccal") else None
+    variant = f"mixup,alpha={alpha:g}" if method.startswith("mixup") else f"mit,alpha={alpha:g}"
+    if stage:
+        variant += "+maccal"
+    return row(method, seed, variant=variant, settings={"alpha": alpha}, **more)
+
+
+def mixed(alone, ours, mit=None):
+    """Rows over alpha: (confidence, ECE) of mixup and of mixup with MaC-Cal, ECE of MIT."""
+    rows = []
+    for alpha, (confidence, ece) in alone.items():
+        rows.append(alpha_row("mixup", alpha, ece=ece, confidence=confidence))
+    for alpha, (confidence, ece) in ours.items():
+        rows.append(alpha_row("mixup+maccal", alpha, ece=ece, confidence=confidence))
+    for alpha, ece in (mit or {}).items():
+        rows.append(alpha_row("mit", alpha, ece=ece))
+    return rows
+
+
+ALONE = {0.2: (0.95, 0.05), 1.0: (0.88, 0.03), 5.0: (0.70, 0.20)}  # accuracy is 0.9
+
+
+@pytest.mark.parametrize(
+    ("confidence", "verdict"),
+    [(0.89, "holds"), (0.60, "does not hold"), (0.70, "cannot be told")],
+)
+def test_underconfidence_cured(confidence, verdict):
+    """Only where mixup alone is underconfident; at 0.2 it is too sure."""
+    ours = {0.2: (0.91, 0.02), 1.0: (0.897, 0.02), 5.0: (confidence, 0.02)}
+    found = claim(mixed(ALONE, ours), "Where mixup makes a network underconfident")
+    assert found.verdict == verdict
+    assert "at alpha 1: −2.00 alone, −0.30 with MaC-Cal; 5: −20.00 alone" in found.evidence
+    assert "0.2:" not in found.evidence
+
+
+def test_nothing_to_cure():
+    """A network that is too sure at every alpha says nothing of underconfidence."""
+    sure = dict.fromkeys(ALONE, (0.95, 0.05))
+    found = claim(mixed(sure, sure), "Where mixup makes a network underconfident")
+    assert found.verdict == "not judged"
+
+
+@pytest.mark.parametrize(
+    ("highest", "verdict"), [(0.021, "holds"), (0.09, "does not hold"), (0.029, "cannot be told")]
+)
+def test_steady_over_alpha(highest, verdict):
+    ours = {0.2: (0.9, 0.02), 1.0: (0.9, 0.0201), 5.0: (0.9, highest)}
+    rows = mixed(ALONE, ours)
+    found = claim(rows, "On mixup, MaC-Cal is steady over alpha")
+    assert found.verdict == verdict
+    assert f"highest {100 * highest:.2f} % at alpha 5" in found.evidence
+    fewer = [one for one in rows if one.ran.settings["alpha"] != 1.0]
+    assert claim(fewer, "On mixup, MaC-Cal is steady").verdict == "not judged"
+
+
+def test_mit_against_mixup_and_against_ours():
+    ours = dict.fromkeys(ALONE, (0.9, 0.02))
+    rows = mixed(ALONE, ours, {0.2: 0.15, 1.0: 0.10, 5.0: 0.05})
+    found = claim(rows, "MIT lowers mixup's ECE")
+    assert found.verdict == "does not hold"
+    assert "at alpha 0.2 +10.00 points" in found.evidence
+    assert claim(rows, "MaC-Cal on mixup has a lower ECE than MIT").verdict == "holds"
+    better = mixed(ALONE, ours, {0.2: 0.02, 1.0: 0.013, 5.0: 0.05})
+    assert claim(better, "MIT lowers mixup's ECE").verdict == "holds"
+
+
+def timed(seconds, seeds=(1, 2, 3)):
+    """Stage I of vanilla takes 100; those of a stage II are given without it."""
+    rows = [row("vanilla", seed, seconds=100.0) for seed in seeds]
+    for name, time in seconds.items():
+        rows += [row(name, seed, seconds=time + 0.01 * seed) for seed in seeds]
+    return rows
+
+
+def test_relative_cost():
+    times = {"mit": 190.0, "balcal": 110.0, "tst": 6.0, "vtst": 5.0, "maccal": 5.0}
+    found = claim(timed(times), "MaC-Cal trains as fast as the fastest")
+    assert found.verdict == "holds"
+    assert "MaC-Cal 1.05 (1.05), MIT 1.90 (1.85), TST 1.06 (1.08)" in found.evidence
+    slow = claim(timed({**times, "maccal": 9.0}), "MaC-Cal trains as fast as the fastest")
+    assert slow.verdict == "does not hold"
+    some = claim(timed({"tst": 6.0, "maccal": 5.0}), "MaC-Cal trains as fast as the fastest")
+    assert some.verdict == "not judged"
+    assert some.evidence.endswith("Not timed: MIT, VTST, BalCAL.")
+
+
+def test_a_short_trial_is_not_the_cost_of_stage_2():
+    """One epoch of a large network is soon outweighed; where methods are compared, it is not."""
+    rows = timed({"tst": 6.0, "maccal": 5.0})
+    rows += [row("vanilla", 1, model="resnet50"), row("maccal", 1, model="resnet50", seconds=90.0)]
+    assert "It took 5.0 % of the first stage's time on average over 3 runs" in (
+        claim(rows, "The second stage").evidence
+    )
+
+
+def paths(*ends):
+    """Runs whose keep falls fast, then moves by so much in its last quarter."""
+    rows = []
+    for seed, end in enumerate(ends, 1):
+        path = [0.5, 0.3, *[0.1] * 28, *np.linspace(0.1, 0.1 + end, 10).tolist()]
+        rows.append(replace(row("maccal", seed), keep=tuple(path)))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("ends", "verdict"),
+    [
+        ((0.001, 0.002, 0.003), "holds"),
+        ((0.2, 0.21, 0.19), "does not hold"),
+        ((0.001, 0.04), "cannot be told"),
+        ((0.001,), "not judged"),
+    ],
+)
+def test_sparsity_settles(ends, verdict):
+    found = claim(paths(*ends), "The sparsity settles")
+    assert found.verdict == verdict
+    if len(ends) == 3:
+        assert "40.00 % of the weights in the first quarter" in found.evidence
+
+
+FOUR = ("resnet50", "resnet110", "wrn26_10", "densenet121")
+
+
+def test_the_papers_four_networks():
+    rows = []
+    for model in FOUR:
+        rows += [row("vanilla", ece=0.1, model=model), row("maccal", ece=0.02, model=model)]
+    start = "MaC-Cal lowers vanilla's ECE on each of the paper's four"
+    found = claim(rows, start)
+    assert found.verdict == "holds"
+    assert "WRN-26-10 (24 epochs, 90.00 % right): −8.00 points" in found.evidence
+    fewer = claim(rows[:4], start)
+    assert fewer.verdict == "not judged"
+    assert fewer.evidence.endswith(
+        "No runs of WRN-26-10, DenseNet-121; run `maccal bench networks`."
+    )
+    worse = [
+        replace(one, numbers={**one.numbers, "ece": 0.3}) if "wrn" in one.name else one
+        for one in rows
+    ]
+    assert claim(worse, start).verdict == "cannot be told"  # equal there
+
+
+def everyone(ours, others=0.05, **more):
+    return [row(name, ece=ours if name == OURS else others, **more) for name in METHODS]
+
+
+def test_tiny_imagenet_is_judged_by_itself():
+    start = "MaC-Cal has the lowest ECE of all methods on Tiny-ImageNet"
+    elsewhere = everyone(0.08)
+    tiny = everyone(0.02, data="tiny-imagenet", model="resnet10", limit=None)
+    assert claim(elsewhere, start).verdict == "not judged"
+    assert "at a scale that has this data set" in claim(elsewhere, start).evidence
+    found = claim([*elsewhere, *tiny], start)
+    assert found.verdict == "holds"
+    assert "2.00 % over 1 setting" in found.evidence
+    assert claim([*elsewhere, *tiny[:4], tiny[-1]], start).verdict == "not judged"
+
+
+def test_trials_and_single_seeds_leave_the_comparison_alone():
+    """Two data sets with three seeds; one with one seed; a network with vanilla alone beside it."""
+    rows = []
+    for data in ("cifar10", "cifar100"):
+        for name in METHODS:
+            ece = 0.02 if name == OURS else 0.05
+            rows += seeded(name, [ece, ece + 0.001, ece + 0.002], data=data)
+    main = claim(rows, "MaC-Cal has the lowest ECE of all methods, averaged")
+    rows += everyone(0.09, data="tiny-imagenet", model="resnet10")
+    rows += [row("vanilla", model="resnet50"), row("maccal", model="resnet50", ece=0.3)]
+    book = Book.of(rows)
+    assert [setting.data for setting in compared(book, "ece")] == ["cifar10", "cifar100"]
+    assert claim(rows, "MaC-Cal has the lowest ECE of all methods, averaged") == main
+    assert main.verdict == "holds"
+    assert "3 seeds" in main.evidence
+    found = standing(book)
+    assert [setting.model for setting in found.apart] == ["resnet50", "resnet10"]
+    assert len(found.settings) == 2
+
+
+def test_intervals_of_standing():
+    """By Student's law over seeds, by the normal law of the interval of one."""
+    rows = [r for name in METHODS for r in seeded(name, [0.050, 0.0501, 0.0502])]
+    rows = [one for one in rows if one.ran.method not in (OURS, "ls")]
+    rows += [*seeded(OURS, [0.019, 0.020, 0.021]), row("ls", ece=0.05, width=0.0196 * 2)]
+    found = standing(rows)
+    low, high = found.ece_intervals[OURS]
+    reach = 4.3027 * 0.001 / 3**0.5  # of Student's law with two degrees of freedom
+    assert (low, high) == pytest.approx((0.02 - reach, 0.02 + reach), abs=1.5e-4)
+    assert found.ece_intervals["ls"] == pytest.approx((0.0304, 0.0696), abs=6e-4)
+    assert found.rank == 1
+    assert found.rank_intervals[OURS] == (1, 1)
+    low, high = found.rank_intervals["ls"]
+    assert (low, found.ranks["ls"], high) == (2, 2, 16)
+    assert (found.seeds[OURS], found.seeds["ls"]) == (3, 1)
+    assert standing(rows) == standing(rows[::-1])
+
+
+def test_rows_without_intervals_have_none():
+    bare = [replace(one, numbers={"ece": one.numbers["ece"]}) for one in everyone(0.02)]
+    found = standing(bare)
+    assert found.rank == 1
+    assert found.ece_intervals == found.rank_intervals == {}
+
+
+# The ablation, by reading
+
+
+def step_rows(eces, reading):
+    made = [row("vanilla", 1, eces[0])]
+    for name, ece in list(zip(ABLATION, eces, strict=True))[1:]:
+        choices = asdict(Stage2.ablation(name, reading))
+        words = [f"{key}={value}" for key, value in choices.items()]
+        variant = f"maccal,{','.join(words)}"
+        made.append(row(OURS, 1, ece, variant=variant, stage2=choices, feedback="held-out"))
+    return made
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_each_reading_of_the_ablation_has_its_claim(reading):
+    rows = step_rows([0.20, 0.16, 0.12, 0.08, 0.06, 0.04], reading)
+    words = f"Every step of the ablation lowers ECE, if {READINGS[reading]}"
+    assert claim(rows, words).verdict == "holds"
+    others = [one for one in READINGS if one != reading]
+    for other in others:
+        found = claim(rows, f"Every step of the ablation lowers ECE, if {READINGS[other]}")
+        assert found.verdict == "not judged"
+        assert "by this reading" in found.evidence
+    fewer = claim(rows[:3], words)
+    assert fewer.verdict == "not judged"
+    assert "Not measured with the step before: restructured, static, decaying." in fewer.evidence
+
+
+def test_the_rows_of_both_readings_are_told_apart():
+    assert set(READINGS) == set(stage2.READINGS)
+    for reading in READINGS:
+        book = Book.of(step_rows([0.20, 0.16, 0.12, 0.08, 0.06, 0.04], reading))
+        for name in ABLATION:
+            line = ablated(book, book.settings[0], name, reading)
+            assert line is not None
+
+
+# Gamma, over several sweeps
+
+
+def gamma_rows(eces, data="cifar100", **changes):
+    rows = [row("vanilla", 1, 0.2, data=data)]
+    for gamma, ece in eces.items():
+        choices = asdict(Stage2(statistics="deployed", gamma=gamma, **changes))
+        words = [f"{key}={value}" for key, value in changes.items()]
+        variant = ",".join(["maccal", "statistics=deployed", *words, f"gamma={gamma}", "training"])
+        more = {"stage2": choices, "feedback": "training", "data": data, "width": 0.002}
+        rows.append(row(OURS, 1, ece, variant=variant, **more))
+    return rows
+
+
+def test_every_sweep_of_gamma_counts():
+    steady = gamma_rows({0.8: 0.030, 0.9: 0.031, 0.97: 0.033})
+    wild = gamma_rows({0.8: 0.03, 0.9: 0.10, 0.97: 0.25}, hidden=512)[1:]
+    assert claim(steady, "MaC-Cal is hardly sensitive").verdict == "holds"
+    both = claim(steady + wild, "MaC-Cal is hardly sensitive")
+    assert both.verdict == "does not hold"
+    assert "CIFAR-100, resnet8, 3 values: lowest 3.00 % at gamma 0.8" in both.evidence
+    assert "CIFAR-100, resnet8, hidden=512, 3 values" in both.evidence
+    elsewhere = steady + gamma_rows({0.8: 0.03, 0.9: 0.031, 0.97: 0.03}, data="cifar10")
+    assert claim(elsewhere, "MaC-Cal is hardly sensitive").verdict == "holds"
+    assert claim(elsewhere, "Without held-out labels").verdict == "holds"
+    assert claim(steady + wild, "Without held-out labels").verdict == "does not hold"
+
+
+def test_the_worst_of_several_verdicts_counts():
+    assert set(ORDER) == {"holds", "does not hold", "cannot be told", "not judged"}
