@@ -63,6 +63,10 @@ def is_bin(value: Any) -> bool:
     )
 
 
+def is_amount(value: Any) -> bool:
+    return is_number(value, 0, 1e15)
+
+
 def is_fraction(value: Any) -> bool:
     return is_number(value, 0, 1)
 
@@ -78,6 +82,8 @@ COUNT = Kind("a whole number from 0", lambda value: is_whole(value, 0, 1 << 53))
 NUMBER = Kind("a finite number", lambda value: is_number(value, -1e300, 1e300))
 AMOUNT = Kind("a number above 0", lambda value: is_number(value, 1e-9, 1e15))
 FRACTION = Kind("a number from 0 to 1", is_fraction)
+# keep is above 1 where an underconfident network became surer
+AMOUNTS = Kind("a list of numbers from 0 up", lambda value: is_list(value, is_amount))
 FRACTIONS = Kind("a list of numbers from 0 to 1", lambda value: is_list(value, is_fraction))
 NAMES = Kind("a list of names", lambda value: is_list(value, NAME.test))
 COUNTS = Kind("a list of whole numbers from 0", lambda value: is_list(value, COUNT.test))
@@ -124,7 +130,7 @@ OPTIONAL = {
     "trained.seconds": AMOUNT,
     "verdict": WORDS,
     "diagram": BINS,
-    "keep": FRACTIONS,
+    "keep": AMOUNTS,
     "ood": RECORD,
     "ood.mean": RECORD,
     "ood.mean.auroc": FRACTION,

@@ -52,9 +52,9 @@ class Monitor:
     (True, '2026-03-01T00:00:00+00:00', True)
     """
 
-    def __init__(self, settings: Settings | None = None, folder: Path | None = None) -> None:
+    def __init__(self, settings: Settings | None = None, folder: Path | str | None = None) -> None:
         self.settings = settings or Settings()
-        self.folder = folder
+        self.folder = None if folder is None else Path(folder)
         self.events: dict[str, Event] = {}  # by the name of their file, as they were recorded
         self.replay = Replay(self.settings)
 
@@ -182,7 +182,8 @@ class Monitor:
             if last_look:
                 raise FileError(self.folder, f"{lost}; restore its file from a copy")
 
-    def unread(self, folder: Path) -> list[Event]:
+    def unread(self, folder: Path | str) -> list[Event]:
+        folder = Path(folder)
         files = [file for file in store.event_files(folder) if file not in self.events]
         return [store.read_event(folder, file) for file in files]
 

@@ -78,7 +78,7 @@ def shift_run(
     root: Path | str | None = None,
     *,
     published: bool | None = None,
-    cache: Path | None = None,
+    cache: Path | str | None = None,
     device: torch.device | str = "cpu",
     **choices: Any,
 ) -> dict[str, Any]:
@@ -94,7 +94,9 @@ def shift_run(
     if published is None:
         published = config.data in CIFARS and has_cifar_c(len(data.classes), data_root(root))
     if not published:
-        return shift(network, data.test, pixels, cache=cache, **choices)
+        return shift(
+            network, data.test, pixels, cache=None if cache is None else Path(cache), **choices
+        )
     if config.data not in CIFARS:
         remedy = "leave published out to make them"
         raise ValueError(f"no published corruptions of {config.data}; {remedy}")

@@ -374,7 +374,9 @@ def test_a_run_starts_from_its_trained_classifier(run):
     assert read_config(new).stage2 == Stage2().settled(trained=True)
     at_rest = calibrate_run(run, stage2=Stage2(lr=0.0))
     before, after = load_run(run, 10).head, load_run(at_rest, 10).head
-    scale = float(after.weight.norm() / before.weight.norm())  # at rate zero, a temperature
+    scale = float(
+        (after.weight.norm() / before.weight.norm()).detach()
+    )  # at rate zero, a temperature
     torch.testing.assert_close(after.weight, scale * before.weight, rtol=1e-4, atol=1e-6)
     fresh = calibrate_run(run, stage2=Stage2(start="fresh", epochs=1))
     assert fresh.name == "digits-resnet8,epochs=2-maccal,start=fresh,epochs=1-s1"
