@@ -273,12 +273,11 @@ CALLS: dict[str, Call] = {
     ),
     "top_label": Call(metrics.top_label, PROBS, within=UNIT),
     "binary_summary": Call(metrics.binary_summary, OUTCOMES, WITH_BINS, nan=True, share=0.2),
-    "multilabel_summary": Call(metrics.multilabel_summary, PAIR, WITH_BINS, nan=True, share=0.1),
     "by_class": Call(metrics.by_class, PROBS, {**WITH_BINS, **DRAWS}, nan=True, share=0.1),
     "ConformalSets": Call(
-        lambda probs, labels: maccal.ConformalSets().fit(probs, labels).threshold_,
+        lambda probs, labels: maccal.ConformalSets().fit(probs, labels).predict(probs),
         PROBS,
-        nan=True,
+        within=UNIT,
         share=0.2,
     ),
     "AbstainingClassifier": Call(
@@ -366,6 +365,7 @@ QUIET = {
     "load_calibrated": "a reader: tests/deployment damages its files",
     "load_head": "a reader: damage.py",
     "read": "a reader: damage.py and files.py",
+    "multilabel_summary": "binary_summary has the same doors",
     "rate_bound": "of counts that are checked before",
     "save_calibrated": "a writer: tests/deployment",
     "save_head": "a writer: damage.py",
