@@ -299,5 +299,7 @@ def gained(before: Summary, after: Summary) -> str:
     """What changes, in words."""
     losses = f"NLL from {before['nll']:.4f} to {after['nll']:.4f}"
     errors = f"ECE from {100 * before['ece']:.2f} to {100 * after['ece']:.2f} %"
-    right = f"accuracy from {100 * before['accuracy']:.2f} to {100 * after['accuracy']:.2f} %"
+    right = f"the accuracy from {100 * before['accuracy']:.2f} to {100 * after['accuracy']:.2f} %"
+    if before["accuracy"] == after["accuracy"]:
+        return f" It brings {losses} and {errors}; the accuracy stays."
     return f" It brings {losses}, {errors} and {right}."
