@@ -90,7 +90,7 @@ WRONG = {
     "trained.seconds": ("x", -1, 0, 1e300, NAN),
     "verdict": (5, None),
     "diagram": ("x", None, [[1, 2]], [[1, NAN, 1]], [[1, 0.5, 1.5]], [1]),
-    "keep": ("abc", [NAN], [2]),
+    "keep": ("abc", [NAN], [-2]),
     "files": (None, "x"),
     "notes": (None, "x"),
 }
