@@ -41,8 +41,8 @@ def calibrate(
         source: the folder of a run; features.npz with z, y and if at hand val_z, val_y (held out),
             test_z, test_y, weight, bias (as trained); or file.py:function, which returns model,
             train[, val[, test]].
-        calibrator: maccal, temperature, or of a run tst and vtst too. The choices of stage II below
-            are those of maccal.
+        calibrator: maccal, temperature, vector, matrix, or of a run tst and vtst too. The choices
+            of stage II below are those of maccal.
         preset: a named reading of MaC-Cal, whose choices are then shown below: default; paper, the
             equations as printed, which listen to the training rows; or a row of Table 5, vanilla,
             masked, restricted, restructured, static or decaying, each also with -regrow.

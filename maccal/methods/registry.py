@@ -69,6 +69,8 @@ class Method:
     second: str | None = None
     # The words that may be the value of a setting, for those that are words.
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Whether the grids of tables and figures have it.
+    tabled: bool = True
 
 
 CIFARS = ("cifar10", "cifar100")
@@ -212,13 +214,18 @@ METHODS: dict[str, Method] = {
     ),
 }
 
-# stage II beside the paper's methods: a yardstick, and what users register
+SCALINGS = (
+    "Berta, Holzmüller, Jordan, Bach: Structured Matrix Scaling for Multi-Class Calibration. 2025"
+)
+# stage II beside the paper's methods: maps of the logits, and what users register
 YARDSTICKS: dict[str, Method] = {
     "temperature": Method(
         "Temperature",
         "Guo, Pleiss, Sun, Weinberger: On Calibration of Modern Neural Networks. ICML 2017",
         second="temperature",
     ),
+    "vector": Method("Vector", SCALINGS, second="vector", tabled=False),
+    "matrix": Method("Matrix", SCALINGS, second="matrix", tabled=False),
 }
 EVERY: Mapping[str, Method] = ChainMap(
     YARDSTICKS, METHODS

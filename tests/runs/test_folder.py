@@ -197,6 +197,18 @@ def test_a_temperature_as_a_run(run):
     np.testing.assert_array_equal(predictions_of(mixed).scores.argmax(1), before.scores.argmax(1))
 
 
+def test_a_map_of_the_logits_as_a_run(run):
+    """The held-out images have a lower NLL than with a temperature, which is one such map."""
+    data = load("digits")
+    losses = {}
+    for name in ("temperature", "vector", "matrix"):
+        new = calibrate_run(run, method=name)
+        assert new.name == f"digits-resnet8,epochs=2-{name}-s1"
+        logits = predict(load_run(new, 10), data.val.images, PIXELS["digits"])
+        losses[name] = summary(logits=logits, labels=data.val.labels)["nll"]
+    assert losses["matrix"] <= losses["vector"] < losses["temperature"]
+
+
 @pytest.mark.slow
 def test_every_stage_two_says_what_the_extraction_took(run):
     """Features are extracted for the first head and found by the others, which would not be
