@@ -6,8 +6,8 @@
         pytorch-ood probly
     peers/bin/pip install --constraint constraints.txt torch-geometric transformers
     peers/bin/pip install --no-deps torchcp       # its torchsort does not build without a GPU
-    PYTHONPATH=. peers/bin/python benchmarks/features_of_peers.py        results/peers.json
-    PYTHONPATH=. peers/bin/python benchmarks/features_of_peers.py MAPIE  prints one peer's answers
+    PYTHONPATH=. peers/bin/python benchmarks/features_of_peers.py         results/peers.json
+    PYTHONPATH=. peers/bin/python benchmarks/features_of_peers.py maccal  its answers alone anew
 
 Every peer runs in a process of its own, with the lines that peer_calls.py has for a feature. A cell
 of the table is one of
@@ -156,21 +156,23 @@ def one_peer(peer: str) -> dict[str, Any]:
     return {"version": version(peer), "features": cells}
 
 
-def main() -> None:
-    found = {}
-    for peer in MODULES:
-        command = [sys.executable, __file__, peer]
+def main(peers: list[str]) -> None:
+    """Ask these peers; what others answered stays."""
+    found = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    for peer in peers:
+        command = [sys.executable, __file__, "--answer", peer]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"{peer}: {done.stderr}")
         found[peer] = json.loads(done.stdout.splitlines()[-1])
         states = [cell["state"] for cell in found[peer]["features"].values()]
         print(peer, found[peer]["version"], {state: states.count(state) for state in set(states)})
-    FILE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    ordered = {peer: found[peer] for peer in MODULES if peer in found}
+    FILE.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        print(json.dumps(one_peer(sys.argv[1])))
+    if sys.argv[1:2] == ["--answer"]:
+        print(json.dumps(one_peer(sys.argv[2])))
     else:
-        main()
+        main(sys.argv[1:] or list(MODULES))

@@ -115,6 +115,11 @@ CALLS: dict[str, dict[str, str]] = {
         "losses that calibrate in training": (
             "from maccal.methods.losses import focal\nanswer = float(focal(L, Y, gamma=3.0))"
         ),
+        "conformal sets": (
+            "import maccal\n"
+            "sets = maccal.ConformalSets('aps', coverage=0.9).fit(probs[:1000], labels[:1000])\n"
+            "answer = sets.predict(probs[1000:]).sum(1).mean()"
+        ),
         "risk against coverage": (
             "from maccal.metrics import aurc\nanswer = aurc(confidence, correct)"
         ),

@@ -1,18 +1,20 @@
 """The pages of the site that are made and not written: no number of theirs is typed.
 
-    python benchmarks/site_pages.py             docs/which.md, evidence.md, peers.md and api.md
+    python benchmarks/site_pages.py             docs/which.md, findings.md, evidence.md, and so on
     python benchmarks/site_pages.py --check     fails if a page is not what results/ would make
 
-From results/starts.jsonl, results/posthoc.json, results/peers.json and the package's public names;
-about a second.
+From the rows in results/ and the package's public names; a few seconds.
 """
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
 from typing import Any
+
+from findings import findings
+from markdown_table import table
 
 import maccal
 
@@ -30,12 +32,6 @@ WORDS = {
     "as printed": "the paper's equations as printed (`Stage2.paper()`)",
 }
 Row = dict[str, Any]
-
-
-def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """In Markdown; all columns but the first are numbers."""
-    ruler = ["---", *["---:"] * (len(head) - 1)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ruler, *lines))
 
 
 class Starts:
@@ -290,6 +286,7 @@ All of them are in `maccal` itself; the headings say where they live. `maccal.DA
 
 PAGES: dict[str, Callable[[], str]] = {
     "which": which,
+    "findings": findings,
     "evidence": evidence,
     "peers": peers,
     "api": api,
