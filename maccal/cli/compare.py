@@ -10,19 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from maccal.cli.output import answer, note, tell
-from maccal.cli.printing import percent_range, right_aligned
+from maccal.cli.printing import right_aligned
 from maccal.cli.reading import READING, Reading
 from maccal.evaluation.arrays import load_npz
-from maccal.evaluation.choosing import (
-    COMPARED,
-    SECONDS,
-    Candidate,
-    Choice,
-    compare_calibrators,
-)
+from maccal.evaluation.choice import COMPARED, HEAD, Candidate, Choice
+from maccal.evaluation.choosing import SECONDS, compare_calibrators
 from maccal.io import write_json
 from maccal.metrics import Difference
-from maccal.metrics.summaries import probability, show
 
 
 def compare(
@@ -74,10 +68,8 @@ def compare(
     settings["seed"] = seed
     values = {"file": reading.named(file).name, **settings, **record(choice)}
     tell(choice_table(choice), "")
-    for name, reason in choice.failed.items():
-        words = reason if reason.startswith("left out") else f"not compared, {reason}"
-        tell(f"{name}: {words}")
-    tell(choice.advice)
+    for words in choice.notes():
+        tell(words)
     answer(values)
     if out is not None:
         written = write_json(out / f"{said.name}.compare.json", "comparison 1", values)
@@ -85,38 +77,11 @@ def compare(
 
 
 def choice_table(choice: Choice) -> Table:
-    """One line per calibrator; p of its NLL against the best's."""
-    result = Table(
-        "",
-        "accuracy",
-        "ECE",
-        "95 % int.",
-        "NLL",
-        "Brier",
-        "p",
-        box=None,
-        pad_edge=False,
-    )
-    for one in choice.candidates:
-        numbers = one.numbers
-        style = "bold" if one.name == choice.use else ""
-        result.add_row(
-            Text(one.name, style=style),
-            show(numbers["accuracy"], percent=True),
-            show(numbers["ece"], percent=True),
-            percent_range(numbers, "ece"),
-            show(numbers["nll"], percent=False),
-            show(numbers["brier"], percent=False),
-            chance(one.from_best, one.name == choice.best),
-        )
+    """One line per calibrator, the one to use in bold."""
+    result = Table(*HEAD, box=None, pad_edge=False)
+    for name, *cells in choice.lines():
+        result.add_row(Text(name, style="bold" if name == choice.use else ""), *cells)
     return right_aligned(result)
-
-
-def chance(tested: Mapping[str, Difference], itself: bool) -> str:
-    """The p-value of the NLL; nothing against itself, or where it is infinite."""
-    if itself or "nll" not in tested or math.isnan(tested["nll"].p_value):
-        return ""
-    return probability(tested["nll"].p_value).removeprefix("p ").removeprefix("= ")
 
 
 def record(choice: Choice) -> dict[str, Any]:

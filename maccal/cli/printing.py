@@ -12,7 +12,7 @@ from maccal.cli.output import answer, note, tell
 from maccal.evaluation.evaluated import Evaluated
 from maccal.evaluation.row import Row
 from maccal.metrics import METRICS, Difference, Summary
-from maccal.metrics.summaries import show, span
+from maccal.metrics.summaries import percent_range, show, span
 from maccal.report.evaluation import change
 from maccal.runs import run_of
 
@@ -88,13 +88,6 @@ def compact(models: Sequence[Evaluated | Row]) -> Table:
             show(math.inf if nll is None else nll, percent=False),  # JSON cannot say infinity
         )
     return right_aligned(result)
-
-
-def percent_range(numbers: Mapping[str, Any], key: str) -> str:
-    """An interval or a null band in a few letters."""
-    low = 100 * numbers[f"{key}_low"]
-    high = 100 * numbers[f"{key}_high"]
-    return f"{low:.2f}–{high:.2f} %"
 
 
 def right_aligned(table: Table) -> Table:

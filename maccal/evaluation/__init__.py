@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from maccal.lazy import on_demand
 
 if TYPE_CHECKING:
-    from maccal.evaluation.choosing import Candidate, Choice, compare_calibrators
+    from maccal.evaluation.choice import Candidate, Choice
+    from maccal.evaluation.choosing import compare_calibrators
     from maccal.evaluation.evaluated import Evaluated, measure, paired
     from maccal.evaluation.ood import ood
     from maccal.evaluation.predictions import Predictions, read
@@ -31,7 +32,8 @@ __all__ = [
 ]
 
 HOMES = {
-    "choosing": ("Candidate", "Choice", "compare_calibrators"),
+    "choice": ("Candidate", "Choice"),
+    "choosing": ("compare_calibrators",),
     "evaluated": ("Evaluated", "measure", "paired"),
     "ood": ("ood",),
     "predictions": ("Predictions", "read"),

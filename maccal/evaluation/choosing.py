@@ -15,10 +15,8 @@ than `seconds`, by what they took elsewhere (results/posthoc.md); the reason is 
 probabilities of one calibrator at a time.
 """
 
-import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -26,42 +24,17 @@ import numpy as np
 from maccal.calibration.estimator import MaCCalClassifier
 from maccal.calibration.posthoc import FAMILY
 from maccal.calibration.posthoc.inputs import Inputs, fit_inputs, shares
+from maccal.evaluation.choice import UNTOUCHED, Candidate, Choice, chosen, score, with_votes
 from maccal.evaluation.pace import SECONDS as SECONDS
 from maccal.evaluation.pace import too_long
-from maccal.metrics import Difference, Summary, summary
+from maccal.metrics import summary
 from maccal.metrics.arguments import check_bins, check_count
 from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array
 from maccal.metrics.paired import RowNumbers, compare_rows
-from maccal.metrics.resampling import LEVEL
-from maccal.metrics.summaries import probability
 
-UNTOUCHED = "as it is"
 FEATURES = "MaC-Cal (z)"  # on features, of the same rows
-COMPARED = ("accuracy", "ece", "nll", "brier")
 Predict = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows to fit on, rows to predict
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One calibrator: its cross-fitted numbers, and its differences from two others."""
-
-    name: str
-    numbers: Summary
-    from_best: Mapping[str, Difference]
-    from_temperature: Mapping[str, Difference]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The calibrators, the simplest first; why some are missing; which to use, in words."""
-
-    candidates: tuple[Candidate, ...]
-    failed: Mapping[str, str]
-    best: str
-    use: str
-    advice: str
-    votes: Mapping[str, int]  # how many ways to split the rows advise each
 
 
 def compare_calibrators(
@@ -165,18 +138,6 @@ def compared(
     return chosen(tuple(candidates), failed, best)
 
 
-def with_votes(choices: Sequence[Choice]) -> Choice:
-    """The first, and how many advise each."""
-    first = choices[0]
-    votes = Counter(choice.use for choice in choices)
-    advice = first.advice
-    if len(choices) > 1:
-        others = [f"{name} by {count}" for name, count in votes.items() if name != first.use]
-        same = f" Of {len(choices)} ways to split the rows, {votes[first.use]} advise it"
-        advice += same + (f", {', '.join(others)}." if others else ".")
-    return replace(first, advice=advice, votes=dict(votes))
-
-
 def checked_features(z: Array, rows: int) -> np.ndarray:
     found = np.asarray(z)
     if found.ndim != 2 or len(found) != rows:
@@ -242,64 +203,3 @@ def cross_fitted(predict: Predict, fold: np.ndarray, shape: tuple[int, ...]) -> 
         new = np.flatnonzero(fold == number)
         found[new] = predict(np.flatnonzero(fold != number), new)
     return found
-
-
-def score(numbers: Summary) -> tuple[float, float]:
-    """What the best has least of: NLL, and Brier where all NLLs are infinite."""
-    return float(numbers["nll"]), float(numbers["brier"])
-
-
-def really_worse(candidate: Candidate, level: float) -> list[str]:
-    """The metrics in which it is worse than the best, and not by chance."""
-    if not math.isfinite(candidate.numbers["nll"]):
-        return ["nll"]
-    found = []
-    for key in COMPARED:
-        tested = candidate.from_best[key]
-        lower = tested.difference < 0
-        if tested.p_value < level and lower == (key == "accuracy"):
-            found.append(key)
-    return found
-
-
-def chosen(candidates: tuple[Candidate, ...], failed: Mapping[str, str], best: str) -> Choice:
-    """The simplest that is not really worse than the best, and the reason."""
-    level = (1 - LEVEL) / max(1, len(candidates) - 1)
-    rest = {one.name: one for one in candidates}
-    simple = [one.name for one in candidates if one.name == best or not really_worse(one, level)]
-    use = simple[0]
-    advice = reason(use, best, rest)
-    if use != UNTOUCHED:
-        advice += gained(rest[UNTOUCHED].numbers, rest[use].numbers)
-    infinite = [one.name for one in candidates if not math.isfinite(one.numbers["nll"])]
-    if infinite:
-        advice += f" A label got the probability 0 from {', '.join(infinite)}."
-    return Choice(candidates, failed, best, use, advice, {use: 1})
-
-
-def reason(use: str, best: str, rest: Mapping[str, Candidate]) -> str:
-    """Why this one."""
-    lowest = f"has the lowest NLL, {rest[best].numbers['nll']:.4f}"
-    own = f"NLL {rest[use].numbers['nll']:.4f}"
-    verb = "Leave it" if use == UNTOUCHED else "Use"
-    if use != best:
-        chance = probability(rest[use].from_best["nll"].p_value)
-        simpler = f"{use} is simpler and no worse than chance explains ({own}, {chance})."
-        if use == UNTOUCHED:
-            simpler = f"without it nothing is worse than chance explains ({own}, {chance})."
-        return f"{verb} {use}: {best} {lowest}, but {simpler}"
-    if use == UNTOUCHED:
-        return f"{verb} {use}: no calibrator has a lower NLL than {rest[use].numbers['nll']:.4f}."
-    return (
-        f"{verb} {use}: it {lowest}, and all simpler ones are worse by more than chance explains."
-    )
-
-
-def gained(before: Summary, after: Summary) -> str:
-    """What changes, in words."""
-    losses = f"NLL from {before['nll']:.4f} to {after['nll']:.4f}"
-    errors = f"ECE from {100 * before['ece']:.2f} to {100 * after['ece']:.2f} %"
-    right = f"the accuracy from {100 * before['accuracy']:.2f} to {100 * after['accuracy']:.2f} %"
-    if before["accuracy"] == after["accuracy"]:
-        return f" It brings {losses} and {errors}; the accuracy stays."
-    return f" It brings {losses}, {errors} and {right}."

@@ -54,12 +54,34 @@ def cell(tag: str, text: str, style: str = "") -> str:
     return f'<{tag} style="text-align:right;padding:2px 8px;{style}">{escape(text)}</{tag}>'
 
 
-def frame_of(numbers: Mapping[str, Any], lines: Sequence[Line]) -> "pd.DataFrame":
-    """One row per number, by its name: label, value, and the ends of interval and null band."""
+def rows_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], bold: int, notes: Sequence[str]
+) -> str:
+    """Rows of texts below a head, one of them bold, and sentences below."""
+    titles = "".join(cell("th", title, QUIET) for title in head)
+    lines = []
+    for number, (label, *texts) in enumerate(rows):
+        weight = "font-weight:bold" if number == bold else "font-weight:normal"
+        first = f'<th style="text-align:left;{weight}">{escape(label)}</th>'
+        cells = "".join(cell("td", text, weight) for text in texts)
+        lines.append(f"<tr>{first}{cells}</tr>")
+    body = f"<thead><tr>{titles}</tr></thead><tbody>{''.join(lines)}</tbody>"
+    below = "".join(f"<p>{escape(words)}</p>" for words in notes)
+    return f"<div><table>{body}</table>{below}</div>"
+
+
+def needs_pandas() -> Any:
+    """The package, which to_frame() alone needs."""
     try:
         import pandas as pd
     except ImportError as error:
         raise ImportError("to_frame() needs pandas: pip install pandas") from error
+    return pd
+
+
+def frame_of(numbers: Mapping[str, Any], lines: Sequence[Line]) -> "pd.DataFrame":
+    """One row per number, by its name: label, value, and the ends of interval and null band."""
+    pd = needs_pandas()
     columns: dict[str, list[Any]] = {"label": whole_labels(lines)}
     columns["value"] = [numbers[line.name] for line in lines]
     for title, end in ENDS.items():

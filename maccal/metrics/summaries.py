@@ -7,6 +7,7 @@ null band by binomial counts per class and bin.
 """
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -189,6 +190,13 @@ def span(numbers: Summary, key: str, percent: bool) -> str:
     if f"{key}_low" not in numbers:
         return ""
     return f"{show(numbers[f'{key}_low'], percent)} to {show(numbers[f'{key}_high'], percent)}"
+
+
+def percent_range(numbers: Mapping[str, Any], key: str) -> str:
+    """An interval or a null band in a few letters."""
+    low = 100 * numbers[f"{key}_low"]
+    high = 100 * numbers[f"{key}_high"]
+    return f"{low:.2f}–{high:.2f} %"
 
 
 def summary(

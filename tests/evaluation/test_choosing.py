@@ -1,6 +1,7 @@
 """compare_calibrators: cross-fitted, tested in pairs, and the simplest that is good enough."""
 
 import json
+from html import escape
 
 import numpy as np
 import pytest
@@ -141,3 +142,17 @@ def test_the_verb_refuses(said, monkeypatch, capsys):
     words = refused(monkeypatch, capsys, "compare", "said.npz", "--calibrators", "platt")
     assert "no calibrator 'platt'" in words
     assert "no probs" in refused(monkeypatch, capsys, "compare", "said.npz", "--kind", "probs")
+
+
+def test_a_choice_shows_itself():
+    """At a prompt, in a notebook and as a frame: the same numbers everywhere."""
+    choice = compare_calibrators(*sampled(), names=["temperature", "vector"], resamples=50)
+    text, page, frame = str(choice), choice._repr_html_(), choice.to_frame()
+    assert list(frame.index) == ["as it is", "temperature", "vector"]
+    for one in choice.candidates:
+        assert frame.loc[one.name, "nll"] == one.numbers["nll"]
+        for cell in one.cells(choice.best):
+            assert cell in text
+            assert escape(cell) in page
+    assert choice.advice in text
+    assert page.count("font-weight:bold") == len(choice.candidates[0].cells(choice.best))
