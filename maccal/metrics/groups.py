@@ -67,7 +67,7 @@ def columns(first: str, rate: str, said: str) -> tuple[Column, ...]:
 
 def by_group(
     probs: Array | None = None,
-    labels: Array | None = None,
+    labels: Any = None,
     groups: Array | None = None,
     *,
     logits: Array | None = None,
@@ -103,7 +103,7 @@ def by_group(
 
 def by_class(
     probs: Array | None = None,
-    labels: Array | None = None,
+    labels: Any = None,
     *,
     logits: Array | None = None,
     names: Sequence[str] = (),
