@@ -246,7 +246,7 @@ def read_npz(path: Path) -> Columns:
         problem = f"classes is {names.dtype} of shape {names.shape}"
         raise FileError(path, f"{problem}; expected one name for each column")
     if names.size and "labels" in found:
-        found["labels"] = np.asarray(class_indices(found["labels"], names))
+        found["labels"] = np.asarray(class_indices(found["labels"], names.tolist()))
     return Columns(found, tuple(names.tolist()))
 
 
