@@ -11,7 +11,7 @@ from maccal.cli.output import answer, note, tell
 from maccal.data import DATASETS
 from maccal.data.download import SOURCES, check, data_root, get, listing
 
-SETS = tyro.conf.arg(metavar="NAME ...")
+SETS = tyro.conf.arg(metavar="[NAME ...]")
 NAMES = tuple(dict.fromkeys([*SOURCES, *DATASETS]))
 
 

@@ -71,8 +71,8 @@ def evaluate(
     if task != "classes":
         where = f"--task {task}"
         refuse(where, compare=compare_with, **asdict(wanted))
-        refuse(where, **asdict(replace(reading, labels=None, kind=None)))
-        evaluate_task(file, task, reading.labels, reading.kind, bins, resamples, seed, out)
+        refuse(where, **asdict(replace(reading, labels=None, kind=None, classes=())))
+        evaluate_task(file, task, reading, bins, resamples, seed, out)
         return
     wanted.check(file, out)
     paths = [file, *compare_with]

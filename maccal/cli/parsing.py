@@ -7,10 +7,11 @@ the examples of verbs.py. Printing a completion script is tyro's too.
 
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import is_dataclass
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from dataclasses import is_dataclass, replace
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
 from docstring_parser import parse
@@ -23,6 +24,7 @@ SHARED = {
     "quiet": "no notes and no progress on stderr; errors are still said.",
 }
 EVERYWHERE = "--version shows the version; --plugin FILE runs your Python file first"
+LONG = re.compile(r"\d+\.\d{7,}")  # a number with more digits than one reads
 MARKERS = (
     tyro.conf.DisallowNone,
     tyro.conf.PositionalMetavarFromFieldName,
@@ -30,6 +32,7 @@ MARKERS = (
 
 
 UNSET = tyro.constructors.ConstructorRegistry()
+INSIDE: set[Any] = set()  # dataclasses that tyro is being asked about
 
 
 @UNSET.primitive_rule
@@ -47,6 +50,27 @@ def none_is_unset(
         str_from_instance=lambda value: ["unset"],
         choices=("unset",),
     )
+
+
+@UNSET.struct_rule
+def described_fields(
+    about: tyro.constructors.StructTypeInfo,
+) -> tyro.constructors.StructConstructorSpec | None:
+    """A dataclass as tyro sees it, with the help of its fields made as plain as a verb's own."""
+    if not is_dataclass(about.type) or about.type in INSIDE:
+        return None
+    INSIDE.add(about.type)
+    try:
+        usual = tyro.constructors.ConstructorRegistry.get_struct_spec(about)
+    finally:
+        INSIDE.discard(about.type)
+    if not isinstance(usual, tyro.constructors.StructConstructorSpec):
+        return None
+    fields = []
+    for field in usual.fields:
+        words = field.helptext() if callable(field.helptext) else field.helptext
+        fields.append(replace(field, type=told(field.type, words or "")))
+    return replace(usual, fields=tuple(fields))
 
 
 def run_verb(name: str, verb: Verb, function: Callable[..., Any], words: Sequence[str]) -> None:
@@ -73,11 +97,11 @@ def epilog(verb: Verb) -> str:
 def as_command(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with the shared flags, and with its help as annotations that tyro reads."""
     source = getattr(function, "func", function)  # a partial has the words of what it is of
-    told = {one.arg_name: one.description or "" for one in parse(source.__doc__ or "").params}
+    helped = {one.arg_name: one.description or "" for one in parse(source.__doc__ or "").params}
     hints = get_type_hints(source, include_extras=True)
     parameters = []
     for parameter in inspect.signature(function).parameters.values():
-        found = described(hints[parameter.name], told.get(parameter.name, ""))
+        found = described(hints[parameter.name], helped.get(parameter.name, ""))
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(parameter.replace(annotation=found, kind=kind))
     for name, words in SHARED.items():
@@ -103,28 +127,54 @@ def as_command(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def described(annotation: Any, words: str) -> Any:
-    """The annotation with its help; a dataclass has the comments at its fields instead."""
-    inner = annotation
-    while get_origin(inner) is Annotated:
-        inner = get_args(inner)[0]
-    if is_dataclass(inner):
-        return annotation
-    if inner is bool:
+    """A parameter's annotation with its help; a switch has no --no- form."""
+    if bare(annotation) is bool:
         single: Any = tyro.conf.FlagCreatePairsOff
         annotation = single[annotation]
+    return told(annotation, words)
+
+
+def bare(annotation: Any) -> Any:
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    return annotation
+
+
+def told(annotation: Any, words: str) -> Any:
+    """The annotation with its help; a dataclass has the comments at its fields instead."""
+    inner = bare(annotation)
+    if is_dataclass(inner):
+        return annotation
     metavar = None
-    told = [one for one in getattr(annotation, "__metadata__", ()) if hasattr(one, "metavar")]
-    if get_origin(inner) is tuple and not any(one.metavar for one in told):
-        metavar = f"{get_args(inner)[0].__name__.upper()} ..."
+    known = [one for one in getattr(annotation, "__metadata__", ()) if hasattr(one, "metavar")]
+    if get_origin(inner) is tuple and not any(one.metavar for one in known):
+        metavar = several(get_args(inner)[0])
     about = tyro.conf.arg(
         help=" ".join(words.split()), help_behavior_hint=default_words, metavar=metavar
     )
     return Annotated[annotation, about]
 
 
+def several(element: Any) -> str:
+    """
+    >>> several(float), several(Literal["thr", "aps"])
+    ('FLOAT ...', '{thr,aps} ...')
+    """
+    if get_origin(element) is Literal:
+        return f"{{{','.join(get_args(element))}}} ..."
+    return f"{element.__name__.upper()} ..."
+
+
 def default_words(default: str) -> str:
-    """What is said of a default: nothing where it is that the flag is not given."""
-    return "" if default in ("unset", "None", "False", "") else f"(default: {default})"
+    """What is said of a default: nothing where it is that the flag is not given.
+
+    >>> default_words("None"), default_words("0.42857142857142855 1")
+    ('', '(default: 0.4286 1)')
+    """
+    if default in ("unset", "None", "False", ""):
+        return ""
+    short = LONG.sub(lambda found: f"{float(found[0]):.4g}", default)
+    return f"(default: {short})"
 
 
 def plain_help() -> None:

@@ -7,11 +7,9 @@ from typing import Annotated
 
 import tyro
 
-from maccal.cli.parsing import default_words
 from maccal.evaluation.predictions import STDIN, Format, Kind, Predictions, read, stem_of
 
-Unset = tyro.conf.arg(help_behavior_hint=default_words)
-Names = tyro.conf.arg(help_behavior_hint=default_words, metavar="NAME ...")
+Names = tyro.conf.arg(metavar="NAME ...")
 
 
 @dataclass(frozen=True)
@@ -19,15 +17,15 @@ class Reading:
     """How predictions are read."""
 
     # a .npy file of labels, for a bare .npy array or in place of the file's own
-    labels: Annotated[Path | None, Unset] = None
+    labels: Path | None = None
     # what a bare .npy array holds, or which to use where a file has both
-    kind: Annotated[Kind | None, Unset] = None
+    kind: Kind | None = None
     # class names in the order of the columns, for labels that are names
     classes: Annotated[tuple[str, ...], Names] = ()
     # divide each row of probabilities by its sum: percentages, rounded numbers
-    normalise: Annotated[tyro.conf.FlagCreatePairsOff[bool], Unset] = False
+    normalise: tyro.conf.FlagCreatePairsOff[bool] = False
     # of standard input, or of a file whose name does not say it
-    format: Annotated[Format | None, Unset] = None
+    format: Format | None = None
 
     def read(self, path: Path) -> Predictions:
         """The predictions of a file, or of standard input for "-"."""

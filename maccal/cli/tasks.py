@@ -7,7 +7,7 @@ from rich.text import Text
 
 from maccal.cli.output import answer, note, tell
 from maccal.cli.printing import right_aligned
-from maccal.evaluation.predictions import Kind
+from maccal.cli.reading import Reading
 from maccal.evaluation.tasks import Task, plain_numbers, read_task
 from maccal.io import write, write_json
 from maccal.metrics import MultilabelSummary
@@ -17,29 +17,27 @@ from maccal.report.sections import NUMBER_HEADINGS, metrics_of, number_lines, ta
 def evaluate_task(
     file: Path,
     task: Task,
-    labels: Path | None,
-    kind: Kind | None,
+    reading: Reading,
     bins: int,
     resamples: int,
     seed: int,
     out: Path | None,
 ) -> None:
     """Measure, write <name>.<task>.json and <name>.report.html, and print."""
-    said = read_task(file, task, labels=labels, kind=kind)
+    said = read_task(file, task, labels=reading.labels, kind=reading.kind, classes=reading.classes)
     numbers = said.summary(bins=bins, resamples=resamples, seed=seed)
     folder = out or Path()
     settings = {"file": file.name, "kind": said.kind, "resamples": resamples, "seed": seed}
     page = task_page(said, numbers)
     record = settings | plain_numbers(numbers)
     written = write_json(folder / f"{said.name}.{task}.json", f"{task} 1", record)
-    write(folder / f"{said.name}.report.html", page)
+    report = write(folder / f"{said.name}.report.html", page)
     lines = number_lines(numbers, metrics_of(numbers))
     tell(Text(said.name, style="bold"), text_table(NUMBER_HEADINGS, lines))
     if isinstance(numbers, MultilabelSummary):
         tell("", str(numbers["labels"]))
     tell("", numbers["verdict"])
-    answer(record)
-    report = folder / f"{said.name}.report.html"
+    answer({**record, "files": [written, report]})
     note(f"report: {report}")
     note(f"wrote {written}")
 

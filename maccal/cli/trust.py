@@ -40,8 +40,7 @@ def trust(
 ) -> None:
     """Sets that hold the label, answers with a bounded risk, and calibration by class and group.
 
-    Fitted on a random half of the rows and measured on the other: maccal trust predictions.npz
-    --coverage 0.9 --risk 0.01 --groups groups.npy
+    Fitted on a random half of the rows and measured on the other.
 
     Args:
         file: held-out logits or probs, and labels, as for evaluate; or - for standard input.

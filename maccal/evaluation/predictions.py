@@ -21,7 +21,8 @@ arrays.py, tables.py, records.py and parquet.py. Whatever is wrong with a file i
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -62,7 +63,7 @@ class Predictions:
     classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.classes:
+        if self.classes and np.asarray(self.labels).dtype.kind not in "iu":
             indices = class_indices(self.labels, self.classes)
             object.__setattr__(self, "labels", np.asarray(indices))
 
@@ -108,7 +109,8 @@ def read(
     path = Path(path)
     if path == STDIN:
         return from_stdin(format, labels, kind, name, classes, normalise)
-    columns, own = READERS[format or format_of(path)](path)
+    with naming(path):
+        columns, own = READERS[format or format_of(path)](path)
     if "" in columns:  # a bare array says neither what it is nor what was true
         if kind is None or labels is None:
             raise FileError(
@@ -119,12 +121,21 @@ def read(
         columns = {kind: columns[""]}
     if labels is not None:
         columns["labels"] = load_npy(Path(labels))
-    try:
+    with naming(path):
         names = own if classes is None else tuple(class_names(classes))
+        if classes is not None and "labels" in columns:
+            columns["labels"] = np.asarray(class_indices(columns["labels"], names))
         said = assemble(path, columns, kind, name, names)
         if normalise and said.kind == "logits":
             raise ValueError("normalise is for probabilities, and these are logits")
         return replace(said, scores=normalised(said.scores)) if normalise else said
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """What is wrong with the values is a FileError, which names the file."""
+    try:
+        yield
     except FileError:
         raise
     except ValueError as error:
@@ -234,6 +245,8 @@ def read_npz(path: Path) -> Columns:
     if names.size and (names.ndim != 1 or names.dtype.kind != "U"):
         problem = f"classes is {names.dtype} of shape {names.shape}"
         raise FileError(path, f"{problem}; expected one name for each column")
+    if names.size and "labels" in found:
+        found["labels"] = np.asarray(class_indices(found["labels"], names.tolist()))
     return Columns(found, tuple(names.tolist()))
 
 

@@ -25,13 +25,14 @@ from typing import Any, Literal
 import numpy as np
 
 from maccal.evaluation.arrays import reading
-from maccal.evaluation.predictions import read
-from maccal.evaluation.tables import LABELS, PREFIXES, Kind, score_columns
-from maccal.io import FileError, open_regular, readable
+from maccal.evaluation.packed import opened
+from maccal.evaluation.predictions import read, stem_of
+from maccal.evaluation.tables import LABELS, PREFIXES, ClassIndex, Kind, score_columns
+from maccal.io import FileError, readable
 from maccal.metrics import BinarySummary, MultilabelSummary, binary_summary, multilabel_summary
 
 Task = Literal["binary", "multilabel"]
-SUFFIXES = (".npz", ".npy", ".csv")
+SUFFIXES = (".npz", ".npy", ".csv", ".csv.gz")
 ONE = {"prob": "probs", "probs": "probs", "logit": "logits", "logits": "logits"}
 
 
@@ -44,7 +45,7 @@ class TaskPredictions:
     kind: Kind
     labels: np.ndarray
     name: str
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # of several labels
 
     def summary(
         self, *, bins: int = 15, resamples: int = 1000, seed: int = 0
@@ -75,36 +76,72 @@ class TaskPredictions:
 
 
 def read_task(
-    path: Path | str, task: Task, *, labels: Path | str | None = None, kind: Kind | None = None
+    path: Path | str,
+    task: Task,
+    *,
+    labels: Path | str | None = None,
+    kind: Kind | None = None,
+    classes: tuple[str, ...] = (),
 ) -> TaskPredictions:
-    """Predictions of a task from a file, its format told by the suffix."""
+    """Predictions of a task from a file, its format told by the suffix.
+
+    `classes` are two names, for binary labels that are names in a .csv; class 1 last.
+    """
     path = Path(path)
-    if path.suffix.lower() not in SUFFIXES:
+    if not path.name.lower().endswith(SUFFIXES):
         raise FileError(path, f"{task} predictions are read from {', '.join(SUFFIXES)}")
-    if path.suffix.lower() == ".csv":
+    if path.suffix.lower() in (".csv", ".gz"):
         if labels is not None or kind is not None:
             raise FileError(path, "a .csv file names its columns; leave --labels and --kind out")
-        return read_task_csv(path, task)
+        return read_task_csv(path, task, classes)
+    if classes:
+        raise FileError(path, "--classes is for the names in a .csv file; save 0 and 1 here")
     said = read(path, labels=labels, kind=kind)
     return TaskPredictions(task, said.scores, said.kind, said.labels, said.name)
 
 
-def read_task_csv(path: Path, task: Task) -> TaskPredictions:
-    with reading(path, "a table of numbers"), open_regular(path) as file:
+def read_task_csv(path: Path, task: Task, classes: tuple[str, ...] = ()) -> TaskPredictions:
+    if classes and (task != "binary" or len(set(classes)) != 2):
+        raise FileError(path, "--classes has two names here, class 1 last, and goes with binary")
+    with reading(path, "a table of numbers"), opened(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig")
         header = [word.strip() for word in next(csv.reader(text), [])]
         find = binary_columns if task == "binary" else label_columns
         kind, scores, labels, names = find(path, header)
         wanted = [*scores, *labels]
+        outcome = ClassIndex(path, classes) if classes else Outcome(path)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="loadtxt: input contained no data")
-            table = np.loadtxt(text, delimiter=",", usecols=wanted, ndmin=2, comments=None)
+            table = np.loadtxt(
+                text,
+                delimiter=",",
+                quotechar='"',
+                usecols=wanted,
+                ndmin=2,
+                comments=None,
+                converters=dict.fromkeys(labels, outcome),
+            )
         if not len(table):
             raise FileError(path, "no rows below the header")
     values, truth = table[:, : len(scores)], table[:, len(scores) :]
     if task == "binary":
         values, truth = values[:, 0], truth[:, 0]
-    return TaskPredictions(task, values, kind, truth, readable(path.stem), names)
+    return TaskPredictions(task, values, kind, truth, readable(stem_of(path)), names)
+
+
+class Outcome:
+    """A label that is a number; what else it may be is said where it is none."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self, word: str) -> float:
+        try:
+            return float(word)
+        except ValueError:
+            problem = f"label {word.strip()[:60]!r} is not 0 or 1"
+            remedy = "for two names say --classes NEGATIVE POSITIVE"
+            raise FileError(self.path, f"{problem}; {remedy}") from None
 
 
 Found = tuple[Kind, list[int], list[int], tuple[str, ...]]

@@ -21,16 +21,17 @@ from torch import Tensor
 
 from maccal.metrics.arguments import check_bins, check_given
 from maccal.metrics.bins import Bins
-from maccal.metrics.inputs import Array, as_tensor, first
+from maccal.metrics.given import Classes, class_indices
+from maccal.metrics.inputs import Array, as_tensor, first, label_tensor
 from maccal.metrics.miscalibration import by_confidence, equal_mass_of, ks_of
 from maccal.metrics.ranking import auroc
 from maccal.metrics.resampling import LEVEL, Statistics, band, centred, resample
-from maccal.metrics.summaries import Metric, Summary, mean_interval, probability, show, span
+from maccal.metrics.summaries import Metric, Summary, mean_interval, probability, show
 
 BINARY = {
     "positives": Metric("Share of class 1", True, "share of rows whose label is 1"),
     "probability": Metric("Mean probability", True, "what the model says that share is"),
-    "positive_ece": Metric("ECE of class 1", True, "gap between probability and share, 15 bins"),
+    "positive_ece": Metric("ECE of class 1", True, "gap between probability and share"),
     "positive_aece": Metric("AECE of class 1", True, "the same with equally filled bins"),
     "positive_mce": Metric("MCE of class 1", True, "gap of the worst bin"),
     "positive_ks": Metric("KS of class 1", True, "largest cumulative gap"),
@@ -63,25 +64,14 @@ class Scored(NamedTuple):
 
 
 class BinarySummary(Summary):
-    """A plain dict of numbers that prints as a table."""
+    """A plain dict of numbers that prints, and shows in a notebook, as a table."""
 
-    def __str__(self) -> str:
-        lines = [f"{self['n']:,} rows, binary, {self['bins']} bins"]
-        for name, metric in BINARY.items():
-            lines.append(described(self, name, metric))
-        if "verdict" in self:
-            lines.append(self["verdict"])
-        return "\n".join(lines)
+    shown = BINARY
+    width = 18
 
-
-def described(numbers: Summary, name: str, metric: Metric) -> str:
-    """One number with its label and, if they are there, its interval and null band."""
-    cells = [f"{metric.label:<18}{show(numbers[name], metric.percent):>9}"]
-    if f"{name}_low" in numbers:
-        cells.append(f"[{span(numbers, name, metric.percent)}]".ljust(22))
-    if f"{name}_null_low" in numbers:
-        cells.append(f"calibrated: {span(numbers, f'{name}_null', metric.percent)}")
-    return "  ".join(cells).rstrip()
+    @property
+    def heading(self) -> str:
+        return f"{self['n']:,} rows, binary, {self['bins']} bins"
 
 
 def binary_summary(
@@ -89,6 +79,7 @@ def binary_summary(
     labels: Array | None = None,
     *,
     logits: Array | None = None,
+    classes: Classes | None = None,
     bins: int = 15,
     interval: bool = False,
     resamples: int = 1000,
@@ -96,16 +87,17 @@ def binary_summary(
 ) -> BinarySummary:
     """Every number about one score per row: the probability of class 1, or its logit.
 
-    `probs` or `logits` is a vector or one column; labels are 0 and 1, or booleans. With
-    interval=True also `<name>_low/_high`, `<name>_null_low/_null_high`, the `positive_p_value` of
-    calibrated probabilities, and the `verdict`.
+    `probs` or `logits` is a vector or one column; labels are 0 and 1, or booleans, or two names
+    with `classes=["ham", "spam"]`, class 1 last. With interval=True also `<name>_low/_high`,
+    `<name>_null_low/_null_high`, the `positive_p_value` of calibrated probabilities, and the
+    `verdict`.
 
     >>> import numpy as np
     >>> found = binary_summary(np.array([0.9, 0.9, 0.2, 0.1]), np.array([1, 0, 0, 0]))
     >>> round(found["positive_ece"], 3), round(found["top_ece"], 3), round(found["brier"], 4)
     (0.275, 0.225, 0.2175)
     """
-    rows = scored(probs, labels, logits)
+    rows = scored(probs, labels, logits, classes)
     bins = check_bins(bins)
     answer = rows.score > 0.5
     top = torch.where(answer, rows.score, 1 - rows.score), answer == rows.label
@@ -181,9 +173,13 @@ def verdict(s: BinarySummary) -> str:
     return f"{kind}: {says}. Their {error} {band_of} ({chance})."
 
 
-def scored(probs: Array | None, labels: Any, logits: Array | None) -> Scored:
+def scored(
+    probs: Array | None, labels: Any, logits: Array | None, classes: Classes | None = None
+) -> Scored:
     """Scores and labels as float64 and booleans; ValueError that says what to pass instead."""
     check_given(probs, labels, logits)
+    if classes is not None:
+        labels = class_indices(labels, classes, columns=2)
     if logits is None:
         score = probabilities(column(probs, "probs"), "probs")
         label = zeros_and_ones(labels, score.shape, "labels").to(score.device)
@@ -232,13 +228,13 @@ def probabilities(values: Tensor, name: str) -> Tensor:
     if bool(wrong.any()):
         row = first(wrong.reshape(len(wrong), -1).any(1))
         problem = f"{name} row {row} holds {float(values[wrong][0]):.4g}, outside [0, 1]"
-        raise ValueError(f"{problem}; if these are logits, pass logits=...")
+        raise ValueError(f"{problem}; divide percentages by 100, and pass logits as logits=...")
     return values
 
 
 def zeros_and_ones(labels: Array, shape: Any, name: str) -> Tensor:
     """Booleans of this shape, from booleans or from zeros and ones."""
-    tensor = as_tensor(labels, name)
+    tensor = label_tensor(labels)
     if tensor.ndim == 2 and len(shape) == 1 and tensor.shape[1] == 1:
         tensor = tensor[:, 0]
     if tuple(tensor.shape) != tuple(shape):
@@ -250,5 +246,6 @@ def zeros_and_ones(labels: Array, shape: Any, name: str) -> Tensor:
     if bool(wrong.any()):
         row = first(wrong.reshape(len(wrong), -1).any(1))
         value = float(tensor[wrong][0])
-        raise ValueError(f"{name} hold {value:.4g} in row {row}; expected 0 or 1")
+        hint = ", or what classes=[...] has, class 1 last" if len(shape) == 1 else ""
+        raise ValueError(f"{name} hold {value:.4g} in row {row}; expected 0 or 1{hint}")
     return tensor != 0

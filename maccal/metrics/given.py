@@ -9,7 +9,7 @@ Nothing is guessed: names without `classes`, and rows that do not sum to 1 witho
 refused. Cost: names are looked up one by one; normalising is one pass and a copy in float64.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,16 +35,29 @@ def plain(
     if normalise and probs is None:
         raise ValueError("normalise=True is for probs; the softmax of logits sums to 1 anyway")
     if classes is not None:
+        names = class_names(classes)
+        check_order(logits if probs is None else probs, names)
         given = as_tensor(*((logits, "logits") if probs is None else (probs, "probs")))
-        labels = class_indices(labels, classes, given.shape[1] if given.ndim == 2 else None)
+        labels = class_indices(labels, names, given.shape[1] if given.ndim == 2 else None)
     if probs is not None and normalise:
         probs = normalised(probs)
     return probs, labels
 
 
+def check_order(scores: Any, names: list[Any]) -> None:
+    """ValueError where the columns of a data frame have the same names in another order."""
+    columns = list(getattr(scores, "columns", ()))
+    if not all(isinstance(column, str) for column in columns):
+        return
+    if columns != names and set(columns) == set(names):
+        seen = f"the columns are {shortened(columns)} and classes {shortened(names)}"
+        raise ValueError(f"{seen}; pass classes in the order of the columns")
+
+
 def class_names(classes: Classes, columns: int | None = None) -> list[Any]:
     """The classes as a list of names or of whole numbers, each once; one for each column."""
-    if isinstance(classes, (str, bytes)) or not isinstance(classes, Iterable):
+    unordered = isinstance(classes, (str, bytes, set, frozenset, Mapping))
+    if unordered or not isinstance(classes, Iterable):
         expected = "a list of class names in the order of the columns"
         raise ValueError(f"classes is {shortened(classes)}; expected {expected}")
     given: Any = classes
@@ -79,8 +92,11 @@ def class_indices(labels: Array, classes: Classes, columns: int | None = None) -
         refuse_missing(labels, "labels")
     array = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     named = bool(names) and isinstance(names[0], str)
-    if array.ndim != 1 or (named and array.dtype.kind in "iu"):
-        return labels  # the checks of labels say what is wrong, if anything
+    if named and array.dtype.kind in "iu":
+        check_indices(names)
+        return labels
+    if array.ndim != 1:
+        return labels  # the checks of labels say what is wrong
     known = {name: index for index, name in enumerate(names)}
     codes = np.empty(len(array), np.int64)
     for row, label in enumerate(array.tolist()):
@@ -89,6 +105,15 @@ def class_indices(labels: Array, classes: Classes, columns: int | None = None) -
             raise unknown(label, row, names)
         codes[row] = code
     return codes
+
+
+def check_indices(names: list[str]) -> None:
+    """ValueError where a whole number could be a name as well as the index of another class."""
+    for index, name in enumerate(names):
+        if name.strip().isdecimal() and name != str(index):
+            problem = f"labels are numbers, and class {index} is called {shortened(name)}"
+            remedy = "pass the names as text, labels.astype(str), or classes as numbers"
+            raise ValueError(f"{problem}: an index or a name? {remedy}")
 
 
 def unknown(label: object, row: int, names: list[Any]) -> ValueError:

@@ -23,6 +23,7 @@ import torch
 from maccal.metrics.arguments import check_bins, check_given, generator
 from maccal.metrics.bins import Bins
 from maccal.metrics.counts import clopper_pearson, holm
+from maccal.metrics.given import Classes, class_indices
 from maccal.metrics.inputs import (
     Array,
     as_tensor,
@@ -66,10 +67,11 @@ def columns(first: str, rate: str, said: str) -> tuple[Column, ...]:
 
 def by_group(
     probs: Array | None = None,
-    labels: Array | None = None,
+    labels: Any = None,
     groups: Array | None = None,
     *,
     logits: Array | None = None,
+    classes: Classes | None = None,
     bins: int = 15,
     resamples: int = 1000,
     seed: int = 0,
@@ -77,6 +79,7 @@ def by_group(
     """Accuracy, confidence and ECE of every group of rows, with intervals and corrected p-values.
 
     `groups` has one name or number for each row. Lines are in the order of the sorted names.
+    `classes` are the names of the columns, for labels that are names.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.uniform(0.5, 1, 4000)
@@ -86,6 +89,8 @@ def by_group(
     >>> [(line["group"], bool(line["p_holm"] < 0.05)) for line in lines]
     [('north', False), ('south', True)]
     """
+    if classes is not None:
+        labels = class_indices(labels, classes)
     confidence, correct, _ = top_of(probs, labels, logits)
     names, index = group_index(groups, len(confidence))
     parts = []
@@ -98,7 +103,7 @@ def by_group(
 
 def by_class(
     probs: Array | None = None,
-    labels: Array | None = None,
+    labels: Any = None,
     *,
     logits: Array | None = None,
     names: Sequence[str] = (),
@@ -111,7 +116,8 @@ def by_class(
 
     With one_vs_rest=True every class's own probability is measured on all rows, against whether
     the label is that class: `share` is how often it is, `probability` what the model says. Rows of
-    one true class are no group: not even a perfect model is calibrated on those alone.
+    one true class are no group: not even a perfect model is calibrated on those alone. With
+    `names`, those of the columns, labels may be names too.
 
     >>> probs = np.array([[0.8, 0.2]] * 10 + [[0.4, 0.6]] * 10)
     >>> labels = np.array([0] * 8 + [1] * 2 + [1] * 10)
@@ -119,6 +125,8 @@ def by_class(
     >>> [(line["class"], line["rows"], round(line["ece"], 3)) for line in lines]
     [('cat', 10, 0.0), ('dog', 10, 0.4)]
     """
+    if len(names):
+        labels = class_indices(labels, names)
     confidence, correct, p = top_of(probs, labels, logits)
     titles = class_names(names, p.shape[1])
     if one_vs_rest:

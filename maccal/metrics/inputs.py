@@ -34,7 +34,10 @@ SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}  # float32 and float
 ROUNDED = 0.1  # a row whose sum is off by less was probably rounded
 
 # What to do instead, where the mistake is a common one
-NAMED = "pass classes=[...] with the names in the order of the columns"
+NAMED = (
+    "pass classes=[...] with the names in the order of the columns,"
+    " or class indices: [classes.index(label) for label in labels]"
+)
 NORMALISE = "divide each row by its sum: normalise=True, --normalise on the command line"
 
 
@@ -81,7 +84,8 @@ def matrix(values: Any, name: str) -> Tensor:
     if tensor.shape[1] < 2:
         raise ValueError(f"{name} has one column; expected one for each class; {ONE_SCORE}")
     if not tensor.is_floating_point():
-        raise ValueError(f"{name} has dtype {tensor.dtype}; expected floating point")
+        hint = f"; for percentages and counts, {NORMALISE}" if name == "probs" else ""
+        raise ValueError(f"{name} has dtype {tensor.dtype}; expected floating point{hint}")
     return tensor.contiguous()
 
 
@@ -212,16 +216,30 @@ def row_error(row: Tensor, index: int) -> ValueError:
     low = float(row.min())
     high = float(row.max())
     total = float(row.sum(dtype=torch.float64))
-    if low >= 0 and abs(total - 100) < 100 * ROUNDED:
+    if low >= 0 and abs(total / 100 - 1) < most_by_rounding(row / 100):
         seen = f"probs row {index} sums to {total:.6g}: these look like percentages"
         return ValueError(f"{seen}; {NORMALISE}")
     if low < 0 or high > 1.5:
         seen = f"probs row {index} ranges from {low:.4g} to {high:.4g}"
         return ValueError(f"{seen}: these look like logits; pass logits=..., or softmax(logits)")
     fix = "pass softmax probabilities, or logits=... for logits"
-    if abs(total - 1) < ROUNDED:
+    if abs(total - 1) < most_by_rounding(row):
         fix = f"if they were rounded, {NORMALISE}"
     return ValueError(f"probs row {index} sums to {total:.6g}, not 1; {fix}")
+
+
+def most_by_rounding(row: Tensor) -> float:
+    """How far the sum may be off 1 where it was rounded: ROUNDED, or more where many entries have
+    one digit or two.
+    """
+    most = ROUNDED
+    for digits in (1, 2):
+        scaled = row.double() * 10**digits
+        whole = bool((scaled - scaled.round()).abs().max() < 1e-3)
+        if whole and not bool((row == row.round()).all()):
+            most = max(most, len(row) * 0.501 / 10**digits)
+            break
+    return most
 
 
 def check_rows(probs: Tensor, totals: Tensor, lowest: Tensor) -> None:

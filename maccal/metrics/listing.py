@@ -1,13 +1,13 @@
 """Listing: a table of measured groups, classes, labels or thresholds.
 
-A plain list of dicts that prints as a table and becomes a pandas frame. Which columns are shown,
-and how, is said once, for the terminal and the page alike.
+A plain list of dicts that prints, and shows in a notebook, as a table, and becomes a pandas frame.
+Which columns are shown, and how, is said once, for the terminal and the page alike.
 """
 
 from collections.abc import Iterable, Mapping
-from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
+from maccal.metrics.notebooks import needs_pandas, rows_table
 from maccal.metrics.summaries import probability, show
 
 Kind = Literal["text", "count", "percent", "number", "size", "range", "p"]
@@ -65,7 +65,13 @@ class Listing(list[dict[str, Any]]):
 
     def to_frame(self) -> Any:
         """All numbers, also those that are not shown, as a pandas DataFrame."""
-        return import_module("pandas").DataFrame(list(self))
+        return needs_pandas().DataFrame(list(self))
+
+    def _repr_html_(self) -> str:
+        return rows_table(self.headings, self.cells())
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         lines = [self.headings, *self.cells()]

@@ -29,7 +29,6 @@ from maccal.metrics.arguments import check_bins, check_given
 from maccal.metrics.binary import (
     check_finite,
     checked_floats,
-    described,
     probabilities,
     zeros_and_ones,
 )
@@ -56,12 +55,22 @@ BRIER = Column("brier", "Brier", "number")
 
 
 class MultilabelSummary(Summary):
-    """A plain dict of numbers that prints as a table; `["labels"]` is a line for each label."""
+    """A plain dict of numbers that prints, and shows in a notebook, as a table; `["labels"]` is a
+    line for each label.
+    """
+
+    shown = MULTILABEL
+    width = 18
+
+    @property
+    def heading(self) -> str:
+        return f"{self['n']:,} rows, {self['classes']} labels, {self['bins']} bins"
+
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + self["labels"]._repr_html_()
 
     def __str__(self) -> str:
-        lines = [f"{self['n']:,} rows, {self['classes']} labels, {self['bins']} bins"]
-        for name, metric in MULTILABEL.items():
-            lines.append(described(self, name, metric))
+        lines = [self.heading, *(self.line(name) for name in self.names)]
         lines += ["", str(self["labels"])]
         if "verdict" in self:
             lines += ["", self["verdict"]]

@@ -55,9 +55,12 @@ def cell(tag: str, text: str, style: str = "") -> str:
 
 
 def rows_table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], bold: int, notes: Sequence[str]
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    bold: int | None = None,
+    notes: Sequence[str] = (),
 ) -> str:
-    """Rows of texts below a head, one of them bold, and sentences below."""
+    """Rows of texts below a head, one of them bold if asked for, and sentences below."""
     titles = "".join(cell("th", title, QUIET) for title in head)
     lines = []
     for number, (label, *texts) in enumerate(rows):

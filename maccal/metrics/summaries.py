@@ -8,7 +8,7 @@ null band by binomial counts per class and bin.
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -98,6 +98,9 @@ def metric_of(name: str) -> Metric:
 class Summary(dict[str, Any]):
     """A plain dict of numbers that prints, and shows in a notebook, as a table."""
 
+    shown: ClassVar[Mapping[str, Metric]] = METRICS
+    width: ClassVar[int] = 16  # of the labels
+
     def __str__(self) -> str:
         lines = [self.heading]
         for name in self.names:
@@ -137,15 +140,18 @@ class Summary(dict[str, Any]):
     def names(self) -> list[str]:
         """Of the numbers that are shown; a stream's may end in _binned."""
         found = []
-        for metric in METRICS:
+        for metric in self.shown:
             found += [name for name in (metric, f"{metric}{BINNED}") if name in self]
         return found
+
+    def metric(self, name: str) -> Metric:
+        return self.shown[name] if name in self.shown else metric_of(name)
 
     def lines(self) -> list[Line]:
         """Every number with its label and its texts."""
         found = []
         for name in self.names:
-            label, percent, meaning = metric_of(name)
+            label, percent, meaning = self.metric(name)
             value = show(self[name], percent)
             bands = [span(self, key, percent) for key in (name, f"{name}_null")]
             found.append(Line(name, label, meaning, value, *bands))
@@ -153,8 +159,8 @@ class Summary(dict[str, Any]):
 
     def line(self, name: str) -> str:
         """One number with its label and, if they are there, its interval and null band."""
-        metric = metric_of(name)
-        width = 16 if f"aurc{BINNED}" not in self else 22
+        metric = self.metric(name)
+        width = self.width if f"aurc{BINNED}" not in self else 22
         cells = [f"{metric.label:<{width}}{show(self[name], metric.percent):>9}"]
         if f"{name}_low" in self:
             cells.append(f"[{span(self, name, metric.percent)}]".ljust(22))

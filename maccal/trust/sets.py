@@ -6,6 +6,7 @@ more often than the rest. So each class has a line. Intervals of coverage are ex
 """
 
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -28,11 +29,19 @@ COLUMNS = (
 
 
 class SetSummary(dict[str, Any]):
-    """A plain dict of numbers that prints as a table; `["classes"]` is a line for each class."""
+    """A plain dict that prints, and shows in a notebook, as a sentence and a table;
+    `["classes"]` is a line for each class.
+    """
 
     def to_frame(self) -> Any:
         """The lines of the classes as a pandas DataFrame."""
         return self["classes"].to_frame()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.sentence())}</p>{self['classes']._repr_html_()}"
 
     def __str__(self) -> str:
         return "\n".join([self.sentence(), "", str(self["classes"])])

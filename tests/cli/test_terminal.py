@@ -149,6 +149,19 @@ def test_the_help_of_the_demo(folder):
     assert piped(folder, "demo", "--help", COLUMNS="91")[1] == GOLDEN
 
 
+NOISE = re.compile(r"None|LITERAL|default: unset|\[FLOAT|\[INT|\d\.\d{7}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["evaluate", "trust", "calibrate", "train"])
+def test_no_help_has_the_noise_of_types(folder, verb):
+    code, out, err = piped(folder, verb, "--help", COLUMNS="100")
+    assert (code, err) == (0, "")
+    assert NOISE.findall(out) == []
+    flags = re.findall(r"^│ (--[\w-]+)", out, re.MULTILINE)
+    assert len(flags) > 10
+
+
 @pytest.mark.parametrize("name", VERBS)
 def test_examples_are_of_their_verb(name):
     verb = VERBS[name]

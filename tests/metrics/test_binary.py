@@ -107,7 +107,7 @@ def test_too_high_and_too_low_in_words():
 @pytest.mark.parametrize(
     ("probs", "labels", "message"),
     [
-        ([0.5, 1.5], [0, 1], r"row 1 holds 1.5, outside \[0, 1\]; if these are logits"),
+        ([0.5, 1.5], [0, 1], r"row 1 holds 1.5, outside \[0, 1\]; divide percentages by 100"),
         ([0.5, math.nan], [0, 1], "row 1 holds nan"),
         ([0.5, 0.5], [0, 2], "hold 2 in row 1; expected 0 or 1"),
         ([0.5, 0.5], [0, 1, 1], "must match one to one"),

@@ -172,3 +172,47 @@ def test_a_binary_score(shape):
 def test_logits_are_still_called_logits():
     with pytest.raises(ValueError, match="these look like logits"):
         mc.summary(LOGITS, CODES)
+
+
+@pytest.mark.parametrize("classes", [{"cat", "dog"}, frozenset("ab"), {"cat": 1, "dog": 0}])
+def test_classes_without_an_order_are_refused(classes):
+    with pytest.raises(ValueError, match="expected a list of class names in the order of"):
+        mc.summary([[0.9, 0.1]], ["cat"], classes=classes)
+
+
+def test_a_frame_with_its_columns_in_another_order_is_refused():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame([[0.9, 0.1]], columns=["dog", "cat"])
+    assert mc.summary(frame, ["dog"], classes=["dog", "cat"])["accuracy"] == 1
+    with pytest.raises(ValueError, match="pass classes in the order of the columns"):
+        mc.summary(frame, ["dog"], classes=["cat", "dog"])
+
+
+def test_a_number_that_is_a_name_and_another_index_is_refused():
+    probs = [[0.9, 0.1], [0.2, 0.8]]
+    assert mc.summary(probs, [0, 1], classes=["0", "1"])["accuracy"] == 1
+    assert mc.summary(probs, ["1", "0"], classes=["1", "0"])["accuracy"] == 1
+    with pytest.raises(ValueError, match="class 0 is called '1': an index or a name"):
+        mc.summary(probs, [1, 0], classes=["1", "0"])
+
+
+def test_rounded_rows_get_their_hint_whatever_the_number_of_classes():
+    p = np.random.default_rng(0).dirichlet(np.ones(100) / 2, 50)
+    labels = np.zeros(50, int)
+    for digits in (1, 2):
+        with pytest.raises(ValueError, match="if they were rounded, divide each row by its sum"):
+            mc.summary(p.round(digits), labels)
+    for percent in ((100 * p).round(), (100 * p).round(1)):
+        with pytest.raises(ValueError, match="look like percentages; divide each row by its sum"):
+            mc.summary(percent, labels)
+    with pytest.raises(ValueError, match="for percentages and counts, divide each row"):
+        mc.summary((100 * p).round().astype(int), labels)
+    several = np.eye(100)[:50] + np.eye(100)[50:]  # two ones per row: nothing is rounded
+    with pytest.raises(ValueError, match="sums to 2, not 1; pass softmax probabilities"):
+        mc.summary(several, labels)
+
+
+def test_groups_take_names():
+    probs = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
+    found = mc.by_group(probs, ["a", "b", "b"], [0, 0, 1], classes=["a", "b"], resamples=20)
+    assert found == mc.by_group(probs, [0, 1, 1], [0, 0, 1], resamples=20)

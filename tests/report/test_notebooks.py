@@ -15,6 +15,8 @@ from nbclient import NotebookClient
 from PIL import Image
 
 import maccal as mc
+from maccal.metrics.binary import BINARY
+from maccal.metrics.multilabel import MULTILABEL
 from maccal.metrics.summaries import METRICS
 
 PROBS = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]])
@@ -164,3 +166,24 @@ def test_a_prompt_shows_the_table():
     assert repr(found) == str(found)
     assert repr(found).startswith("3 rows, 2 classes, 15 bins\nAccuracy ")
     assert repr(mc.Summary(ece=0.1)) == "{'ece': 0.1}"
+
+
+def test_other_summaries_show_their_own_numbers():
+    """A binary Brier score is half of that of two columns: the table is the binary one."""
+    scores, labels = np.array([0.9, 0.9, 0.2, 0.1]), ["spam", "ham", "ham", "ham"]
+    found = mc.binary_summary(scores, labels, classes=["ham", "spam"])
+    assert found == mc.binary_summary(scores, [1, 0, 0, 0])
+    assert list(found.to_frame().index) == list(BINARY)
+    assert ">27.50 %</td>" in found._repr_html_()
+    assert "4 rows, binary, 15 bins" in found._repr_html_()
+    several = mc.multilabel_summary(PROBS, [[1, 0], [1, 0], [0, 1]], names=["<cat>", "dog"])
+    assert list(several.to_frame().index) == list(MULTILABEL)
+    assert "&lt;cat&gt;" in several._repr_html_()  # the line of each label is there, too
+    assert several._repr_html_().count("<table>") == 2
+
+
+def test_a_listing_is_a_table():
+    found = mc.by_class(PROBS, NAMES, names=["cat", "dog"])
+    assert [line["class"] for line in found] == ["cat", "dog"]
+    assert found._repr_html_().count("<tr>") == 1 + len(found)
+    assert repr(found) == str(found)
