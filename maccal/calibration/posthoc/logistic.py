@@ -3,13 +3,14 @@
 The problem (nearby.py) is convex and smooth. L-BFGS around its second derivatives (curvature.py),
 where looks at all rows are expensive:
 
-    few numbers      a sample of rows, evenly spread, gives the start and the second derivatives;
+    few numbers      a sample of rows gives the start and the second derivatives;
                      then 5 to 20 looks at all rows
     large matrices   one exact look at all rows, then 10 to 30 by differences in float32, at a
                      third of the cost (nearby.py); again, until they can be trusted
 
 It ends where the largest slope on all rows is below 1e-9: the result is exact and does not depend
-on the sample.
+on the sample. Where nothing holds some of the numbers there may be no optimum, and a slope as small
+is found where the value falls for ever: with up to FULL numbers that is seen and refused.
 """
 
 from collections import deque
@@ -20,9 +21,21 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from maccal.calibration.posthoc.curvature import FULL, Solve, curvature
+from maccal.calibration.posthoc.curvature import (
+    FULL,
+    Solve,
+    curvature,
+    matrix_curvature,
+    vector_curvature,
+)
 from maccal.calibration.posthoc.nearby import Kind as Kind
-from maccal.calibration.posthoc.nearby import Problem, nearby, value_and_slope
+from maccal.calibration.posthoc.nearby import (
+    Problem,
+    mapped,
+    nearby,
+    probabilities,
+    value_and_slope,
+)
 from maccal.calibration.posthoc.nearby import identity as identity
 from maccal.calibration.posthoc.nearby import penalties as penalties
 from maccal.calibration.posthoc.nearby import problem_of as problem_of
@@ -37,6 +50,8 @@ STEPS = 300  # before the second derivatives are taken anew
 ROUNDS = 4
 MEMORY = 100  # steps that L-BFGS remembers
 ROUNDING = 1e-8  # of the value, in float32: below this no step can be seen to go down
+STRAIGHT = 1e-8  # a second derivative, of the largest or of how scores move: no curvature
+NOTHING = 1e-16  # a mean square that is rounding
 TRUSTED = 1e-6  # differences in float32 find a slope of this share of the one they start from
 STILL_FALLS = f"the value still falls after {ROUNDS * STEPS} steps"
 
@@ -58,7 +73,40 @@ def optimum(problem: Problem, start: Tensor | None = None, enough: float = STEEP
     theta = problem.centre if start is None else start
     large = problem.kind == "matrix" and theta.numel() > FULL
     # of a large matrix a sample says little: it has few rows for each number
-    return by_differences(problem, theta, enough) if large else by_sample(problem, theta, enough)
+    found = by_differences(problem, theta, enough) if large else by_sample(problem, theta, enough)
+    small = found.numel() <= FULL
+    if small and enough <= STEEPEST and not bool((problem.penalty > 0).all()):
+        refuse_free(problem, found)
+    return found
+
+
+def refuse_free(problem: Problem, theta: Tensor) -> None:
+    """NoOptimum where the scores can move along a way on which the value has no curvature.
+
+    There the value falls for ever, ever less. Ways that move no score are harmless.
+    """
+    second = torch.diag(2 * problem.penalty.flatten())
+    for x, _ in problem.parts:
+        p, _ = probabilities(mapped(problem.kind, theta, x))
+        own = vector_curvature(p, x) if problem.kind == "vector" else matrix_curvature(p, x)
+        second += own / problem.count
+    bends, ways = torch.linalg.eigh(second)
+    for bend, way in zip(bends.tolist(), ways.T, strict=True):
+        if bend > STRAIGHT * float(bends[-1]):
+            return
+        moved = moves(problem, way.view_as(theta))
+        if moved > 0 and bend < STRAIGHT * moved:
+            raise NoOptimum("the labels tell some classes apart without a mistake")
+
+
+def moves(problem: Problem, way: Tensor) -> float:
+    """The mean square by which this way moves scores against each other; 0 for rounding."""
+    total = 0.0
+    for x, _ in problem.parts:
+        moved = mapped(problem.kind, way, x)
+        total += float((moved - moved.mean(0)).square().mean(0).sum())
+    mean = total / problem.count
+    return mean if mean > NOTHING else 0.0
 
 
 def by_sample(problem: Problem, theta: Tensor, enough: float) -> Tensor:
@@ -106,24 +154,29 @@ def by_differences(problem: Problem, theta: Tensor, enough: float) -> Tensor:
 
 def shaped(problem: Problem, theta: Tensor) -> tuple[Solve, Past]:
     """What divides by the second derivatives of a large matrix at theta, and no steps yet."""
-    rows = evenly(problem, 1 + problem.count * len(theta) // SHAPED)[0].float()
+    rows = drawn(problem, 1 + problem.count * len(theta) // SHAPED)[0].float()
     held = problem.penalty + 0.5 / rows.shape[1]
     return curvature("matrix", theta, rows, held), Past(maxlen=MEMORY)
 
 
 def sampled(problem: Problem) -> Problem:
-    """Rows evenly spread, each number held a little: a class may have no row among them."""
+    """Some rows, each number held a little: a class may have no row among them."""
     classes = len(problem.parts[0][0])
     step = max(1, min(problem.count // max(SAMPLE, PER_CLASS * classes), SHARE))
-    x, y = evenly(problem, step)
+    x, y = drawn(problem, step)
     held = problem.penalty + (0.5 / len(y))
     return replace(problem, parts=[(x, y)], count=len(y), penalty=held)
 
 
-def evenly(problem: Problem, step: int) -> tuple[Tensor, Tensor]:
-    """Every so many rows of all, and their labels."""
-    x = torch.cat([x for x, _ in problem.parts], 1)[:, ::step].contiguous()
-    return x, torch.cat([y for _, y in problem.parts])[::step]
+def drawn(problem: Problem, step: int) -> tuple[Tensor, Tensor]:
+    """One in so many rows, drawn: every so many might have some of the classes only."""
+    x = torch.cat([x for x, _ in problem.parts], 1)
+    y = torch.cat([y for _, y in problem.parts])
+    if step == 1:
+        return x, y
+    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(0))
+    rows = order[: len(y) // step].sort().values
+    return x[:, rows], y[rows]
 
 
 def descend(
