@@ -9,8 +9,7 @@ where looks at all rows are expensive:
                      third of the cost (nearby.py); again, until they can be trusted
 
 It ends where the largest slope on all rows is below 1e-9: the result is exact and does not depend
-on the sample. Where nothing holds some of the numbers there may be no optimum, and a slope as small
-is found where the value falls for ever: with up to FULL numbers that is seen and refused.
+on the sample.
 """
 
 from collections import deque
@@ -21,13 +20,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from maccal.calibration.posthoc.curvature import (
-    FULL,
-    Solve,
-    curvature,
-    matrix_curvature,
-    vector_curvature,
-)
+from maccal.calibration.posthoc.curvature import FULL, Solve, curvature
 from maccal.calibration.posthoc.nearby import Kind as Kind
 from maccal.calibration.posthoc.nearby import (
     Problem,
@@ -50,8 +43,6 @@ STEPS = 300  # before the second derivatives are taken anew
 ROUNDS = 4
 MEMORY = 100  # steps that L-BFGS remembers
 ROUNDING = 1e-8  # of the value, in float32: below this no step can be seen to go down
-STRAIGHT = 1e-8  # a second derivative, of the largest or of how scores move: no curvature
-NOTHING = 1e-16  # a mean square that is rounding
 TRUSTED = 1e-6  # differences in float32 find a slope of this share of the one they start from
 STILL_FALLS = f"the value still falls after {ROUNDS * STEPS} steps"
 
@@ -74,39 +65,7 @@ def optimum(problem: Problem, start: Tensor | None = None, enough: float = STEEP
     large = problem.kind == "matrix" and theta.numel() > FULL
     # of a large matrix a sample says little: it has few rows for each number
     found = by_differences(problem, theta, enough) if large else by_sample(problem, theta, enough)
-    small = found.numel() <= FULL
-    if small and enough <= STEEPEST and not bool((problem.penalty > 0).all()):
-        refuse_free(problem, found)
     return found
-
-
-def refuse_free(problem: Problem, theta: Tensor) -> None:
-    """NoOptimum where the scores can move along a way on which the value has no curvature.
-
-    There the value falls for ever, ever less. Ways that move no score are harmless.
-    """
-    second = torch.diag(2 * problem.penalty.flatten())
-    for x, _ in problem.parts:
-        p, _ = probabilities(mapped(problem.kind, theta, x))
-        own = vector_curvature(p, x) if problem.kind == "vector" else matrix_curvature(p, x)
-        second += own / problem.count
-    bends, ways = torch.linalg.eigh(second)
-    for bend, way in zip(bends.tolist(), ways.T, strict=True):
-        if bend > STRAIGHT * float(bends[-1]):
-            return
-        moved = moves(problem, way.view_as(theta))
-        if moved > 0 and bend < STRAIGHT * moved:
-            raise NoOptimum("the labels tell some classes apart without a mistake")
-
-
-def moves(problem: Problem, way: Tensor) -> float:
-    """The mean square by which this way moves scores against each other; 0 for rounding."""
-    total = 0.0
-    for x, _ in problem.parts:
-        moved = mapped(problem.kind, way, x)
-        total += float((moved - moved.mean(0)).square().mean(0).sum())
-    mean = total / problem.count
-    return mean if mean > NOTHING else 0.0
 
 
 def by_sample(problem: Problem, theta: Tensor, enough: float) -> Tensor:
