@@ -24,9 +24,7 @@ from maccal.calibration.posthoc.curvature import FULL, Solve, curvature
 from maccal.calibration.posthoc.nearby import Kind as Kind
 from maccal.calibration.posthoc.nearby import (
     Problem,
-    mapped,
     nearby,
-    probabilities,
     value_and_slope,
 )
 from maccal.calibration.posthoc.nearby import identity as identity
@@ -64,8 +62,7 @@ def optimum(problem: Problem, start: Tensor | None = None, enough: float = STEEP
     theta = problem.centre if start is None else start
     large = problem.kind == "matrix" and theta.numel() > FULL
     # of a large matrix a sample says little: it has few rows for each number
-    found = by_differences(problem, theta, enough) if large else by_sample(problem, theta, enough)
-    return found
+    return by_differences(problem, theta, enough) if large else by_sample(problem, theta, enough)
 
 
 def by_sample(problem: Problem, theta: Tensor, enough: float) -> Tensor:
