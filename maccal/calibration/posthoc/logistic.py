@@ -3,7 +3,7 @@
 The problem (nearby.py) is convex and smooth. L-BFGS around its second derivatives (curvature.py),
 where looks at all rows are expensive:
 
-    few numbers      a sample of rows, evenly spread, gives the start and the second derivatives;
+    few numbers      a sample of rows gives the start and the second derivatives;
                      then 5 to 20 looks at all rows
     large matrices   one exact look at all rows, then 10 to 30 by differences in float32, at a
                      third of the cost (nearby.py); again, until they can be trusted
@@ -22,7 +22,11 @@ from torch import Tensor
 
 from maccal.calibration.posthoc.curvature import FULL, Solve, curvature
 from maccal.calibration.posthoc.nearby import Kind as Kind
-from maccal.calibration.posthoc.nearby import Problem, nearby, value_and_slope
+from maccal.calibration.posthoc.nearby import (
+    Problem,
+    nearby,
+    value_and_slope,
+)
 from maccal.calibration.posthoc.nearby import identity as identity
 from maccal.calibration.posthoc.nearby import penalties as penalties
 from maccal.calibration.posthoc.nearby import problem_of as problem_of
@@ -106,24 +110,29 @@ def by_differences(problem: Problem, theta: Tensor, enough: float) -> Tensor:
 
 def shaped(problem: Problem, theta: Tensor) -> tuple[Solve, Past]:
     """What divides by the second derivatives of a large matrix at theta, and no steps yet."""
-    rows = evenly(problem, 1 + problem.count * len(theta) // SHAPED)[0].float()
+    rows = drawn(problem, 1 + problem.count * len(theta) // SHAPED)[0].float()
     held = problem.penalty + 0.5 / rows.shape[1]
     return curvature("matrix", theta, rows, held), Past(maxlen=MEMORY)
 
 
 def sampled(problem: Problem) -> Problem:
-    """Rows evenly spread, each number held a little: a class may have no row among them."""
+    """Some rows, each number held a little: a class may have no row among them."""
     classes = len(problem.parts[0][0])
     step = max(1, min(problem.count // max(SAMPLE, PER_CLASS * classes), SHARE))
-    x, y = evenly(problem, step)
+    x, y = drawn(problem, step)
     held = problem.penalty + (0.5 / len(y))
     return replace(problem, parts=[(x, y)], count=len(y), penalty=held)
 
 
-def evenly(problem: Problem, step: int) -> tuple[Tensor, Tensor]:
-    """Every so many rows of all, and their labels."""
-    x = torch.cat([x for x, _ in problem.parts], 1)[:, ::step].contiguous()
-    return x, torch.cat([y for _, y in problem.parts])[::step]
+def drawn(problem: Problem, step: int) -> tuple[Tensor, Tensor]:
+    """One in so many rows, drawn: every so many might have some of the classes only."""
+    x = torch.cat([x for x, _ in problem.parts], 1)
+    y = torch.cat([y for _, y in problem.parts])
+    if step == 1:
+        return x, y
+    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(0))
+    rows = order[: len(y) // step].sort().values
+    return x[:, rows], y[rows]
 
 
 def descend(

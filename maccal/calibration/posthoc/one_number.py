@@ -19,11 +19,15 @@ NO_BEST = {
     "check that the rows match",
 }
 
+EQUAL = "the logits of each row are all equal, so any temperature is as good as another"
+
 
 def exact_temperature(scores: Tensor, labels: Tensor) -> float:
     """The temperature with the least NLL; ValueError where there is none."""
     rows = softmaxes.Rows.of(scores, labels)
     found, _ = best(rows, nll=True, brier=False)
+    if bool((scores == scores[:, :1]).all()):
+        raise ValueError(EQUAL)
     if found is None:
         raise ValueError(NO_BEST[runs_away(rows)])
     return math.exp(-found.log_scale)

@@ -239,3 +239,14 @@ def test_scale_of_logits_is_free():
     small = VectorScaling().fit(LOGITS, LABELS).predict_proba(LOGITS)
     large = VectorScaling().fit(1e6 * LOGITS, LABELS).predict_proba(1e6 * LOGITS)
     assert np.allclose(small, large, atol=1e-7)
+
+
+def test_labels_that_come_in_turn():
+    """Every so many rows would have some of the classes only; those drawn have all."""
+    turn = np.arange(20_000) % 10
+    problem = nearby.problem_of(
+        "vector", torch.zeros(20_000, 10), torch.tensor(turn), *[nearby.identity("vector", 10)] * 2
+    )
+    _, labels = logistic.drawn(problem, 4)
+    assert len(labels) == 5000
+    assert labels.unique().tolist() == list(range(10))
