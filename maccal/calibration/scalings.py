@@ -48,12 +48,12 @@ def mapped_classifier(choices: Scaling, task: Task) -> nn.Module:
     if len(list(task.start.parameters())) < 2:
         remedy = "pass calibrator='temperature' or 'maccal'"
         raise ValueError(f"the map has a bias and the classifier has none; {remedy}")
-    weight, bias = fitted_map(choices, task.start, labelled_rows(task))
+    rows = labelled_rows(task)
+    weight, bias = fitted_map(choices, task.start, rows)
     new = folded(task.start, weight, bias)
-    scale = 1.0
-    if task.feedback.source != "held-out":
-        scale = scale_for(new, task, choices.gamma)
-        new = folded(task.start, scale * weight, scale * bias)
+    known = task.feedback.source == "held-out"
+    scale = best_scale(new, rows) if known else scale_for(new, task, choices.gamma)
+    new = folded(task.start, scale * weight, scale * bias)
     return with_history(new, [{"epoch": 1, "scale": scale}])
 
 
@@ -62,6 +62,18 @@ def labelled_rows(task: Task) -> Table:
     if task.feedback.source in ("held-out", "views") and task.feedback.rows is not None:
         return task.feedback.rows
     return task.train
+
+
+def best_scale(head: nn.Linear, rows: Table) -> float:
+    """The scale of lowest log-loss; 1 where there is none.
+
+    The map is held near the temperature of the classifier as it was trained. Where the map mends
+    much, that temperature is too high.
+    """
+    try:
+        return 1 / exact_temperature(logits_of(head, rows).double(), rows.y)
+    except ValueError:  # the mapped logits tell the labels apart
+        return 1.0
 
 
 def fitted_map(choices: Scaling, head: nn.Linear, rows: Table) -> tuple[Tensor, Tensor]:

@@ -33,6 +33,7 @@ from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array
 from maccal.metrics.paired import RowNumbers, compare_rows
 
+DRAWS = 80  # for each calibrator compared: the rarest p-value is then a quarter of the level
 FEATURES = "MaC-Cal (z)"  # on features, of the same rows
 Predict = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows to fit on, rows to predict
 
@@ -68,6 +69,8 @@ def compare_calibrators(
     numbers, codes = fit_inputs(logits, labels, inputs, classes)
     values, y = numbers.numpy(), codes.numpy()
     features = None if z is None else checked_features(z, len(y))
+    if len(y) < 4:
+        raise ValueError(f"{len(y)} rows are too few for two folds; at least 4 are needed")
     folds = check_count(folds, "folds", least=2, most=len(y) // 2)
     repeats = check_count(repeats, "repeats", least=1)
     left_out = {} if names is not None else too_long(len(y), values.shape[1], folds, seconds)
@@ -125,7 +128,9 @@ def compared(
         measured[name] = measure(probs)
         rows[name] = RowNumbers.of(probs, y)
     best = min(measured, key=lambda name: score(measured[name]))
-    test = partial(compare_rows, bins=bins, resamples=resamples, seed=seed)
+    # with fewer draws no difference of ECE could be as rare as `chosen` asks for
+    draws = max(resamples, DRAWS * len(rows))
+    test = partial(compare_rows, bins=bins, resamples=draws, seed=seed)
     candidates = []
     for name, here in rows.items():
         from_best = test(rows[best], here)
@@ -143,6 +148,9 @@ def checked_features(z: Array, rows: int) -> np.ndarray:
     if found.ndim != 2 or len(found) != rows:
         problem = f"z has shape {found.shape}"
         raise ValueError(f"{problem}; expected the features of the same {rows} rows")
+    finite = np.isfinite(found).all(1)
+    if not finite.all():
+        raise ValueError(f"z row {finite.argmin()} is not finite; remove such rows")
     return found
 
 

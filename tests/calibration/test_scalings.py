@@ -101,3 +101,17 @@ def test_what_cannot_be_is_refused():
     for strength in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(ValueError, match="strength is"):
             Scaling(strength=strength)
+
+
+@pytest.mark.parametrize("name", ["vector", "matrix"])
+def test_no_temperature_betters_it(name):
+    """Nor where the classifier needs so much mending that its own best temperature is far off."""
+    z, y = rows(2000, 1)
+    head = mixed_up()
+    with torch.no_grad():
+        head.bias.copy_(torch.tensor([20.0, 0.0, 0.0, 0.0]))
+    found = fitted(name, head)
+    logits = found(z).double()
+    assert found.history[0]["scale"] > 1.05
+    assert TemperatureScaling().fit(logits, y).temperature_ == pytest.approx(1, abs=1e-4)
+    assert float((logits.argmax(1) == y).double().mean()) > 0.65
