@@ -9,7 +9,8 @@ from torch import nn
 
 import maccal as mc
 from maccal.deployment.facts import weights_sha256
-from maccal.io import FileError
+from maccal.deployment.saved import CALIBRATED
+from maccal.io import FileError, read_tensors, write_tensors
 
 FRESH = mc.Stage2(start="fresh", hidden=7, epochs=2)
 
@@ -138,6 +139,38 @@ def test_a_damaged_file_is_refused(tmp_path):
     mc.save_head(nn.Sequential(nn.Linear(6, 5)), str(path))
     with pytest.raises(FileError, match="format 'maccal head 1'; expected 'maccal calibrated 1'"):
         mc.load_calibrated(net(), tmp_path)
+
+
+NOTES = {
+    "weights_sha256": ("0" * 64, "not those that were saved"),
+    "feedback": ("a text", "its note 'feedback' is no dict"),
+    "history": (None, "its note 'history' is no list"),
+    "classifier": (["9"], "no layer '9' in the model"),
+}
+
+
+@pytest.mark.parametrize("key", NOTES)
+def test_notes_that_were_changed_are_refused_before_a_weight_is_written(key, tmp_path):
+    """By somebody who mended the checksum too."""
+    value, problem = NOTES[key]
+    mc.save_calibrated(calibrated(), tmp_path)
+    path = tmp_path / "model.safetensors"
+    weights, notes = read_tensors(path, CALIBRATED)
+    write_tensors(path, CALIBRATED, weights, **{**notes, key: value})
+    model = net()
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(FileError, match=problem):
+        mc.load_calibrated(model, tmp_path)
+    assert all(torch.equal(before[name], kept) for name, kept in model.state_dict().items())
+
+
+def test_weights_of_another_version_of_torch_are_read(tmp_path):
+    mc.save_calibrated(calibrated(), tmp_path)
+    path = tmp_path / "model.safetensors"
+    weights, notes = read_tensors(path, CALIBRATED)
+    versions = {**notes["versions"], "torch": "99.0"}
+    write_tensors(path, CALIBRATED, weights, **{**notes, "versions": versions})
+    assert torch.equal(mc.load_calibrated(net(), tmp_path)(X), calibrated().eval()(X))
 
 
 def test_the_fingerprint_is_of_names_types_and_values():
