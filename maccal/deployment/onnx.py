@@ -58,6 +58,7 @@ def export_onnx(
     file, where it cannot be translated, or where onnxruntime does not say the same.
     """
     inside, _ = unwrap(model)
+    check_precision(inside)
     inputs = named_inputs(batch)
     check_axes(axes or {}, inputs)
     onnx, runtime = packages()
@@ -87,6 +88,8 @@ class Inputs:
             if not isinstance(value, Tensor):
                 kind = type(value).__name__
                 raise ValueError(f"the input {name} is a {kind}; export needs tensors alone")
+            if value.ndim == 0:
+                raise ValueError(f"the input {name} is one number; the first axis is that of rows")
         self.rows = len(next(iter(self.values.values())))
         if self.rows == 0:
             raise ValueError("the batch has no rows; pass one of two rows or more")
@@ -113,8 +116,22 @@ def named_inputs(batch: Any) -> Inputs:
     return Inputs(as_batch(batch))
 
 
+def check_precision(model: nn.Module) -> None:
+    """ValueError for 16 bits, in which no two programs agree to 1e-5."""
+    for name, parameter in model.named_parameters():
+        if parameter.dtype in (torch.float16, torch.bfloat16):
+            raise ValueError(
+                f"{name} is {parameter.dtype}, too coarse to be checked to {TOLERANCE:g}; pass "
+                "copy.deepcopy(model).float() and inputs in float32"
+            )
+
+
 def check_axes(axes: Axes, inputs: Inputs) -> None:
-    for name in axes:
+    for name, named in axes.items():
+        if not isinstance(named, Mapping):
+            raise ValueError(
+                f"axes: {name!r} has {named!r}; pass numbers and names, {{1: 'tokens'}}"
+            )
         if name not in inputs.values:
             known = ", ".join(inputs.values)
             raise ValueError(f"axes: there is no input {name!r}; the inputs are {known}")

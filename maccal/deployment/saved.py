@@ -4,8 +4,8 @@
     model = load_calibrated(build(), "out")     the same weights, `.history` and `.feedback`
 
 Nothing is unpickled: the file holds tensors, and notes in its header. Its format and checksum are
-verified, and so are the names, shapes and types of all weights before one of them is written, and
-their SHA-256 afterwards. Cost: two hashes of the weights, about two seconds per gigabyte.
+verified, and so are the names, shapes and types of all weights, and their SHA-256, before one of
+them is written. Cost: two hashes of the weights, about two seconds per gigabyte.
 """
 
 from pathlib import Path
@@ -82,21 +82,37 @@ def load_calibrated(model: nn.Module, folder: Path | str) -> nn.Module:
     inside, _ = unwrap(model)
     weights, notes = read_tensors(path, CALIBRATED)
     check_type(inside, notes, path)
-    names = [str(name) for name in notes.get("classifier", [])]
-    name = names[0] if names else ""
+    names = checked_names(inside, notes, path)
+    name = names[0]
     head = None
     if notes.get("head") == "layers":
         head = rebuilt(weights, name, path)
     check_weights(inside, weights, name if head is not None else None, path)
+    if weights_sha256(weights) != notes.get("weights_sha256"):
+        raise FileError(path, "its weights are not those that were saved; save them again")
     if head is not None:
         replace_head(inside, name, head)
     inside.load_state_dict(weights)
-    if weights_sha256(inside.state_dict()) != notes.get("weights_sha256"):
-        raise FileError(path, "the loaded weights are not those that were saved; save them again")
     for name in names:
-        head_again = with_history(inside.get_submodule(name), notes.get("history", []))
-        with_feedback(head_again, notes.get("feedback") or {})
+        with_feedback(with_history(inside.get_submodule(name), notes["history"]), notes["feedback"])
     return model.eval()
+
+
+def checked_names(model: nn.Module, notes: dict[str, Any], path: Path) -> list[str]:
+    """The names of the calibrated layers; FileError where the notes are not what we write."""
+    for key, kind in (("classifier", list), ("history", list), ("feedback", dict)):
+        if not isinstance(notes.get(key), kind):
+            raise FileError(path, f"its note {key!r} is no {kind.__name__}; save the model again")
+    names = [str(name) for name in notes["classifier"]]
+    layers = dict(model.named_modules())
+    for name in names:
+        if name not in layers:
+            raise FileError(
+                path, f"weights of another architecture: no layer {name!r} in the model"
+            )
+    if not names:
+        raise FileError(path, "it does not say which layer was calibrated; save the model again")
+    return names
 
 
 def check_type(model: nn.Module, notes: dict[str, Any], path: Path) -> None:

@@ -13,7 +13,8 @@ number of the top label are those of the real answers alone. Classwise ECE is no
 positions of answers, the absent ones included. It means little for multiple choice anyway.
 
 Refused with the line's number: tasks that are not multiple choice, questions with several right
-answers, and a file of two filters, in which every question comes twice.
+answers, a file of two filters, in which every question comes twice, and a line whose `acc` is not
+what follows from its answers and target.
 """
 
 import json
@@ -46,6 +47,7 @@ def read_harness(path: Path) -> Columns:
             answers = log_likelihoods(sample, path, where)
             scores.append(answers)
             labels.append(right_answer(sample, len(answers), path, where))
+            check_right(sample, answers, labels[-1], path, where)
     if not scores:
         raise FileError(path, "no samples; run lm_eval with --log_samples")
     return Columns({"probs": padded(scores), "labels": np.array(labels, np.int64)})
@@ -100,6 +102,20 @@ def right_answer(sample: dict[str, Any], answers: int, path: Path, where: str) -
     if label >= answers:
         raise FileError(path, f"{where}the target is answer {label} of {answers}, counted from 0")
     return label
+
+
+def check_right(
+    sample: dict[str, Any], answers: list[float], label: int, path: Path, where: str
+) -> None:
+    """FileError unless the harness counted the same.
+
+    A target 3 may be the number of an answer, or one of the answers 1, 3 and 7; the file does not
+    say which.
+    """
+    counted = sample.get("acc")
+    if counted in (0, 1) and counted != (int(np.argmax(answers)) == label):
+        problem = f"acc is {counted:g}, which does not fit the target as answer {label} from 0"
+        raise FileError(path, f"{where}{problem}; let doc_to_target give the answer's number")
 
 
 def answer_texts(sample: dict[str, Any]) -> list[str]:

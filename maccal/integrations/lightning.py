@@ -91,14 +91,25 @@ class CalibrationCallback(Callback):
             pl_module.log(f"{self.prefix}{name}", torch.tensor(found[name], dtype=torch.float32))
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.feedback_loader(trainer)  # what is wrong is said before the training, not after it
+        # what is wrong is said before the training, not after it
+        self.feedback_loader(trainer)
+        self.train_loader(trainer)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if not self.calibrate:
             return
-        train = self.train if self.train is not None else trainer.train_dataloader
+        train = self.train_loader(trainer)
         val = self.feedback_loader(trainer)
         calibrate(pl_module, train, val=val, inplace=True, **self.choices)
+
+    def train_loader(self, trainer: Trainer) -> Any:
+        """The rows whose features are calibrated."""
+        if not self.calibrate or self.train is not None:
+            return self.train
+        found = trainer.train_dataloader
+        if isinstance(found, list | tuple | Mapping):
+            raise ValueError("the trainer has several training loaders; pass one as train=")
+        return found
 
     def feedback_loader(self, trainer: Trainer) -> Any:
         """The rows to calibrate by; none where the choices say what the accuracy is."""

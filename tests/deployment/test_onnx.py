@@ -155,7 +155,17 @@ def test_wrong_batches(batch, problem, tmp_path):
         mc.export_onnx(net(), batch, tmp_path / "model.onnx")
 
 
+def test_sixteen_bits_are_refused(tmp_path):
+    for half in (torch.float16, torch.bfloat16):
+        with pytest.raises(
+            ValueError, match=r"too coarse to be checked to 1e-05; pass .*float\(\)"
+        ):
+            mc.export_onnx(net().to(half), torch.ones(2, 6, dtype=half), tmp_path / "m")
+
+
 def test_wrong_axes(tmp_path):
+    with pytest.raises(ValueError, match="pass numbers and names"):
+        mc.export_onnx(net(), torch.ones(2, 6), tmp_path / "m", axes={"x": [1]})
     with pytest.raises(ValueError, match="there is no input 'input_ids'; the inputs are x"):
         mc.export_onnx(net(), torch.ones(2, 6), tmp_path / "m", axes={"input_ids": {1: "tokens"}})
 

@@ -1,6 +1,7 @@
 """Samples of lm-evaluation-harness: its accuracy, whatever number of answers; the rest refused."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -80,7 +81,29 @@ def test_other_ways_to_write_the_same(tmp_path):
     np.testing.assert_allclose(said.probs, [expected] * 5)
 
 
+WRITTEN = Path(__file__).parent / "harness"  # by lm_eval 0.4.13, of its model `dummy`
+
+
+@pytest.mark.parametrize("task", ["kinds", "kinds_text", "kinds_letters", "kinds_mutual"])
+def test_files_that_the_harness_itself_wrote(task):
+    """Targets as numbers and as texts; the same two answers; with mutual information."""
+    path = WRITTEN / f"samples_{task}.jsonl"
+    samples = [json.loads(line) for line in path.read_text().splitlines()]
+    said = mc.read(path)
+    found = said.probs.argmax(1) == said.labels
+    assert found.tolist() == [one["acc"] == 1 for one in samples]
+    assert 0 < found.sum() < len(found) == 12
+    if task != "kinds_letters":
+        assert said.labels.tolist() == [one["doc"]["answer"] for one in samples]
+        given = (said.probs > 0).sum(1)
+        assert given.tolist() == [len(one["doc"]["choices"]) for one in samples]
+
+
 WRONG = {
+    "another count": (
+        sample(1, [-1.0, -2.0, -3.0], 1, acc=1.0, arguments=[["", "0"], ["", "1"], ["", "7"]]),
+        "line 2: acc is 1, which does not fit the target as answer 1 from 0",
+    ),
     "other keys": ({"name": "row"}, "line 2: the keys name; expected doc_id"),
     "twice": (sample(0, [1, 2], 0), "line 2: the question 0 comes twice; keep the lines of one"),
     "generated": ({"doc_id": 1, "target": "4", "filtered_resps": ["4"]}, "only multiple-choice"),

@@ -5,6 +5,7 @@ import importlib
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -240,13 +241,59 @@ def test_lightning_with_two_validation_loaders(tmp_path):
         trainer.fit(lightning_module(), train, [val, test])
 
 
+@pytest.mark.filterwarnings(*QUIET)
+def test_lightning_with_two_training_loaders(tmp_path):
+    ours = module("lightning")
+    train, val, test = loaders()
+    trainer = lightning_trainer(ours.CalibrationCallback(), tmp_path)
+    with pytest.raises(ValueError, match="several training loaders; pass one as train="):
+        trainer.fit(lightning_module(), [train, test], val)
+
+
 # transformers
 
 
 def test_trainer_needs_something_to_calibrate_by():
     ours = module("transformers")
+    callback = ours.CalibrationCallback()
+    never = SimpleNamespace(eval_strategy="no")
     with pytest.raises(ValueError, match="set eval_strategy, or pass"):
-        ours.CalibrationCallback().on_train_end(None, None, None, model=nn.Linear(4, 4))
+        callback.on_train_begin(never, None, None)
+    callback.on_train_begin(SimpleNamespace(eval_strategy="epoch"), None, None)
+    with pytest.raises(ValueError, match="set eval_strategy, or pass"):
+        callback.on_train_end(None, None, None, model=nn.Linear(4, 4), eval_dataloader=[])
+    ours.CalibrationCallback(accuracy=0.5).on_train_begin(never, None, None)
+
+
+def test_trainer_with_two_evaluation_sets():
+    """The last one must not be taken without a word."""
+    ours = module("transformers")
+    callback = ours.CalibrationCallback()
+    callback.on_evaluate(None, None, None, metrics={"eval_a_runtime": 1.0, "eval_a_ece": 0.1})
+    with pytest.raises(ValueError, match=r"several sets were evaluated \(eval_a, eval_b\)"):
+        callback.on_evaluate(None, None, None, metrics={"eval_b_runtime": 1.0})
+    told = ours.CalibrationCallback(val=[])
+    for name in ("eval_a_runtime", "eval_b_runtime"):
+        told.on_evaluate(None, None, None, metrics={name: 1.0})
+
+
+def test_compute_metrics_leaves_out_what_has_no_label():
+    """Of rows, and of the tokens of rows."""
+    ours = module("transformers")
+    logits, labels = rows()
+    holes = labels.clone()
+    holes[::7] = -100
+    seen = holes != -100
+    expected = mc.summary(logits=logits[seen], labels=labels[seen])
+    for shape in ((600,), (60, 10)):
+        said = SimpleNamespace(
+            predictions=logits.view(*shape, 4).numpy(), label_ids=holes.view(shape).numpy()
+        )
+        found = ours.compute_metrics(said)
+        assert found == {name: float(expected[name]) for name in ours.MEASURED}
+    said.label_ids[:] = -100
+    with pytest.raises(ValueError, match="label -100"):
+        ours.compute_metrics(said)
 
 
 def test_compute_metrics_is_the_summary():

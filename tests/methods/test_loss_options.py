@@ -251,3 +251,27 @@ def test_three_classes_are_still_asked_for():
     assert losses.cpc in THREE_CLASSES
     with pytest.raises(ValueError, match="at least 3 classes"):
         losses.cpc(torch.zeros(4, 2, 3), torch.zeros(4, 3, dtype=torch.int64), reduction="none")
+
+
+def test_class_weights_may_be_a_list_or_an_array():
+    logits, labels, _ = draw()
+    expected = losses.focal(logits, labels, class_weights=WEIGHTS)
+    for weights in (WEIGHTS.tolist(), WEIGHTS.numpy()):
+        assert losses.focal(logits, labels, class_weights=weights) == expected
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bool, torch.int32, torch.float32])
+@pytest.mark.parametrize("loss", [losses.focal, losses.mmce, losses.kernel_calibration_error])
+def test_labels_of_another_type_are_refused(loss, dtype):
+    logits, labels, _ = draw()
+    with pytest.raises(ValueError, match="expected class indices, int64"):
+        loss(logits, labels.to(dtype))
+
+
+@pytest.mark.parametrize("label", [-100, 5])
+def test_mmce_does_not_count_a_label_that_is_no_class_as_wrong(label):
+    logits, labels, _ = draw()
+    labels = labels.clone()
+    labels[0] = label
+    with pytest.raises(IndexError, match="out of bounds"):
+        losses.kernel_calibration_error(logits, labels)

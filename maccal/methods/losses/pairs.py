@@ -207,10 +207,11 @@ def whole_batch(
             "and pass N x K: logits.movedim(1, -1).flatten(0, -2)[drawn]"
         )
     check_rows(logits, labels)
-    if ignore_index is None:
-        return logits, labels
-    seen = labels != ignore_index
-    return logits[seen], labels[seen]
+    if ignore_index is not None:
+        seen = labels != ignore_index
+        logits, labels = logits[seen], labels[seen]
+    own(logits.detach(), labels)  # raises for a label out of range, as in all other losses
+    return logits, labels
 
 
 def rooted(products: Tensor, right: Tensor, divisor: Callable[[Tensor], Tensor]) -> Tensor:

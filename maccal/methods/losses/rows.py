@@ -95,12 +95,13 @@ def check_rows(logits: Tensor, labels: Tensor) -> None:
             f"labels have the shape {tuple(labels.shape)}, logits {tuple(logits.shape)}; "
             f"expected one class index per row, {expected}"
         )
-    if labels.is_floating_point():
+    if labels.dtype != torch.int64:  # uint8 would be a mask where it picks class weights
         raise ValueError(f"labels have dtype {labels.dtype}; expected class indices, int64")
 
 
 def check_weights(class_weights: Tensor, logits: Tensor) -> Tensor:
     """The weights in the dtype and on the device of the loss; ValueError unless there are K."""
+    class_weights = torch.as_tensor(class_weights)  # a list or an array will do
     classes = logits.shape[1]
     if class_weights.shape != (classes,):
         raise ValueError(
