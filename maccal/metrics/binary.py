@@ -232,7 +232,10 @@ def probabilities(values: Tensor, name: str) -> Tensor:
     if bool(wrong.any()):
         row = first(wrong.reshape(len(wrong), -1).any(1))
         problem = f"{name} row {row} holds {float(values[wrong][0]):.4g}, outside [0, 1]"
-        raise ValueError(f"{problem}; if these are logits, pass logits=...")
+        fix = "if these are logits, pass logits=... (--kind logits)"
+        if float(values.min()) >= 0 and 1.5 < float(values.max()) <= 100:
+            fix = "if these are percentages, divide by 100"
+        raise ValueError(f"{problem}; {fix}")
     return values
 
 

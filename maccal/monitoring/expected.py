@@ -61,7 +61,7 @@ def expected_accuracy(said: Bins, bins: int, reference: Bins | None = None) -> E
     unsure = 0.0
     if reference is not None:
         share = said.coarsen(bins).count / n
-        gaps, variance = reference_gaps(reference, said, bins)
+        gaps, variance = reference_gaps(reference, bins)
         gap = float(share @ gaps)
         unsure = float(share**2 @ variance)
         starts = np.searchsorted(said.edges, reference.coarsen(bins).edges[:-1])
@@ -75,14 +75,9 @@ def expected_accuracy(said: Bins, bins: int, reference: Bins | None = None) -> E
     return Expected(n, confidence, accuracy, low / n, high / n)
 
 
-def reference_gaps(reference: Bins, said: Bins, bins: int) -> tuple[np.ndarray, np.ndarray]:
-    """The gap of each bin and its variance, both with one made-up row of the bin's confidence."""
+def reference_gaps(reference: Bins, bins: int) -> tuple[np.ndarray, np.ndarray]:
+    """The gap of each bin, with one made-up row of the bin's confidence, and its variance."""
     known = reference.coarsen(bins)
-    asked = said.coarsen(bins)
-    # of the reference where there is some, else of the rows that are asked about
-    source = np.where(known.count > 0, known.confidence, asked.confidence)
-    rows = np.where(known.count > 0, known.count, np.maximum(asked.count, 1))
-    confidence = np.clip(source / rows, 0, 1)
     gaps = (known.confidence - known.correct) / (known.count + 1)
     doubted = (known.correct + 2) / (known.count + 4)
     return gaps, doubted * (1 - doubted) / (known.count + 1)

@@ -263,7 +263,9 @@ class Monitor:
         if classes and known.classes and classes != known.classes:
             raise ValueError(f"a batch of {classes} classes; the ones before had {known.classes}")
         if names and known.names and names != known.names:
-            found = f"the classes are {shown(names)}; those of the batches before {shown(known.names)}"
+            found = (
+                f"the classes are {shown(names)}; those of the batches before {shown(known.names)}"
+            )
             raise ValueError(f"{found}; name the same columns in the same order")
 
     def check_waiting(self, rows: Rows, ids: np.ndarray) -> None:

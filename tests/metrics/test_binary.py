@@ -108,6 +108,11 @@ def test_too_high_and_too_low_in_words():
     ("probs", "labels", "message"),
     [
         ([0.5, 1.5], [0, 1], r"row 1 holds 1.5, outside \[0, 1\]; if these are logits"),
+        (
+            [0.5, 99.0],
+            [0, 1],
+            "row 1 holds 99, outside .*; if these are percentages, divide by 100",
+        ),
         ([0.5, math.nan], [0, 1], "row 1 holds nan"),
         ([0.5, 0.5], [0, 2], "hold 2 in row 1; expected 0 or 1"),
         ([0.5, 0.5], [0, 1, 1], "must match one to one"),

@@ -95,6 +95,18 @@ def test_the_alarm_has_a_moment_and_stays():
     assert "the model is too sure" in watch.standing().words()[0]
 
 
+def test_the_accuracy_to_expect_has_a_caution_once_the_confidence_is_wrong():
+    watch = Monitor()
+    watch.add(*rows(1, 200))
+    watch.add(rows(2, 200)[0])
+    assert watch.standing().caution() is None
+    watch.add(*rows(3, 400, gap=0.4))
+    found = watch.standing()
+    assert found.alarms[0].fired_at is not None
+    assert found.expected.low > 0.6  # the 200 rows say so, and nothing else is known of them
+    assert "do not rely on it" in found.values()["caution"]
+
+
 def test_nothing_yet():
     found = Monitor().standing()
     assert not found.fired
