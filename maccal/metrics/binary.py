@@ -24,7 +24,7 @@ from maccal.metrics.bins import Bins
 from maccal.metrics.inputs import Array, as_tensor, first
 from maccal.metrics.miscalibration import by_confidence, equal_mass_of, ks_of
 from maccal.metrics.ranking import auroc
-from maccal.metrics.resampling import LEVEL, Statistics, band, centred, resample
+from maccal.metrics.resampling import LEVEL, Statistics, band, centred, resample, tail
 from maccal.metrics.summaries import Metric, Summary, mean_interval, probability, show, span
 
 BINARY = {
@@ -157,8 +157,7 @@ def add_test(result: BinarySummary, null: Statistics) -> None:
     """Add the p-value of calibrated probabilities of class 1, and the verdict."""
     chances = []
     for name in ("ece", "ks"):
-        reached = int((null[name] >= result[f"positive_{name}"]).sum())
-        chances.append((1 + reached) / (1 + len(null[name])))
+        chances.append(tail(result[f"positive_{name}"], null[name]))
     result["positive_p_value"] = min(1.0, 2 * min(chances))
     result["verdict"] = verdict(result)
 
