@@ -160,6 +160,9 @@ def show_standing(found: Standing) -> None:
         tell(number_table(found), "")
     for alarm, words in zip(found.alarms, found.words(), strict=True):
         tell(Text(words, style="bold" if alarm.fired_at else ""))
+    caution = found.caution()
+    if caution:
+        tell(caution)
 
 
 def counts(found: Standing) -> str:

@@ -25,7 +25,7 @@ from maccal.metrics.given import Classes, class_indices
 from maccal.metrics.inputs import Array, as_tensor, first, label_tensor
 from maccal.metrics.miscalibration import by_confidence, equal_mass_of, ks_of
 from maccal.metrics.ranking import auroc
-from maccal.metrics.resampling import LEVEL, Statistics, band, centred, resample
+from maccal.metrics.resampling import LEVEL, Statistics, band, centred, resample, tail
 from maccal.metrics.summaries import Metric, Summary, mean_interval, probability, show
 
 BINARY = {
@@ -149,8 +149,7 @@ def add_test(result: BinarySummary, null: Statistics) -> None:
     """Add the p-value of calibrated probabilities of class 1, and the verdict."""
     chances = []
     for name in ("ece", "ks"):
-        reached = int((null[name] >= result[f"positive_{name}"]).sum())
-        chances.append((1 + reached) / (1 + len(null[name])))
+        chances.append(tail(result[f"positive_{name}"], null[name]))
     result["positive_p_value"] = min(1.0, 2 * min(chances))
     result["verdict"] = verdict(result)
 
@@ -228,7 +227,10 @@ def probabilities(values: Tensor, name: str) -> Tensor:
     if bool(wrong.any()):
         row = first(wrong.reshape(len(wrong), -1).any(1))
         problem = f"{name} row {row} holds {float(values[wrong][0]):.4g}, outside [0, 1]"
-        raise ValueError(f"{problem}; divide percentages by 100, and pass logits as logits=...")
+        fix = "if these are logits, pass logits=... (--kind logits)"
+        if float(values.min()) >= 0 and 1.5 < float(values.max()) <= 100:
+            fix = "if these are percentages, divide by 100"
+        raise ValueError(f"{problem}; {fix}")
     return values
 
 

@@ -45,6 +45,7 @@ from maccal.metrics.resampling import (
     equal_width,
     gather,
     null_draws,
+    tail,
 )
 
 TESTS = ("ece", "ks")
@@ -255,11 +256,6 @@ def drawn(groups: Groups, draws: Iterator[Counts], bins: int) -> Statistics:
         found["ece"].append(equal_width(groups.confidence, count, residual, bins, n)["ece"])
         found["ks"].append(np.abs(residual.cumsum(1)).max(1) / n)
     return {name: np.concatenate(parts) for name, parts in found.items()}
-
-
-def tail(value: float, draws: np.ndarray) -> float:
-    """The share of a calibrated model's draws that reach this value."""
-    return (1 + int((draws >= value).sum())) / (1 + len(draws))
 
 
 def maximal_bound(largest: float, variance: float) -> float:

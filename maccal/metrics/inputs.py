@@ -29,7 +29,10 @@ except ImportError:  # installed without a C compiler
 
 BLOCK = 1 << 20  # elements read at a time: 4 MB of float32, so that a second look finds it in cache
 STRETCH = 32_000  # elements of a vector at a time: from 32,768 on torch uses its thread pool
-ONE_SCORE = "for a binary score s call binary_summary, or pass the two columns (1 - s, s)"
+ONE_SCORE = (
+    "for a binary score s call binary_summary (maccal evaluate --task binary), "
+    "or pass the two columns (1 - s, s)"
+)
 SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}  # float32 and float64 rows: 1e-3
 ROUNDED = 0.1  # a row whose sum is off by less was probably rounded
 
@@ -136,6 +139,7 @@ def check_label_shape(labels: Tensor, rows: int, classes: int) -> None:
     if shape == (rows, classes):
         if bool((labels.sum(1) != 1).any()):
             fix = "several labels per row are measured by multilabel_summary(probs, labels)"
+            fix += " or maccal evaluate --task multilabel"
             raise ValueError(f"labels have shape {shape} and are not one-hot; {fix}")
         fix = "pass class indices: labels.argmax(1)"
         raise ValueError(f"labels have shape {shape}, as if one-hot; {fix}")

@@ -36,6 +36,7 @@ BATCH = (
 RESAMPLES = 1_000_000  # at most
 GRID = 512  # cells of smece within a resample
 LEVEL = 0.95
+ROUNDING = 1e-12  # values nearer than this are the same
 Z = float(ndtri((1 + LEVEL) / 2))  # half the width of a normal interval, in standard deviations
 
 Statistics = dict[str, np.ndarray]  # one number for each resample, by name
@@ -142,6 +143,17 @@ def centred(
 def band(draws: np.ndarray, level: float = LEVEL) -> Interval:
     """The middle of the draws, a share `level` of them."""
     return Interval(*np.quantile(draws, [(1 - level) / 2, (1 + level) / 2]).tolist())
+
+
+def tail(value: float, draws: np.ndarray) -> float:
+    """The share of a calibrated model's draws that reach this value, which counts as one of them.
+
+    What is equal but for rounding is equal: of few confidences many draws are the value itself.
+
+    >>> tail(0.3, np.array([0.1 + 0.2, 0.3, 0.3 - 1e-16, 0.2]))
+    0.8
+    """
+    return (1 + int((draws >= value - ROUNDING).sum())) / (1 + len(draws))
 
 
 def gather(confidence: Tensor, correct: Tensor, bins: int) -> Groups:

@@ -39,6 +39,7 @@ from maccal.metrics.resampling import (
     batches,
     centred,
     resample,
+    tail,
 )
 from maccal.metrics.scores import NullScore, Split, as_scores, log_probs, null_scores, splits
 from maccal.metrics.softmaxes import Rows, score_rows
@@ -316,8 +317,7 @@ def add_resampled(result: Summary, boot: Statistics, null: Statistics) -> None:
         within = (-math.inf, math.inf) if name.startswith("debiased_squared_ce") else (0.0, 1.0)
         result.add(name, centred(result[name], boot[name], within=within), band(null[name]))
     for name in tested(result):
-        reached = int((null[name] >= result[name]).sum())
-        result[f"{name}_p_value"] = (1 + reached) / (1 + len(null[name]))
+        result[f"{name}_p_value"] = tail(result[name], null[name])
     least = min(result[f"{name}_p_value"] for name in tested(result))
     result["p_value"] = min(1.0, len(TESTED) * least)  # corrected for looking twice (Bonferroni)
     result["verdict"] = verdict(result)

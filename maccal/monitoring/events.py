@@ -1,14 +1,15 @@
 """What a monitor is told, as it is kept: a batch of predictions, or labels of earlier rows.
 
 An event never changes once it is there. It has a fingerprint of what was told, so that the same
-batch is not counted twice; the moment at which it was recorded, which orders the events; and the
-fingerprint of the event before it, so that a lost file is noticed.
+batch is not counted twice; the moment at which this state recorded it, which orders the events; and
+the fingerprint of the event before it, so that a lost file is noticed.
 
 Of a batch are kept the exact sums of its rows (cells.py), and of rows that still wait for a label
 their id, confidence and predicted class.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
@@ -102,3 +103,14 @@ def unpacked(data: bytes, path: Path) -> Event:
         known = Cells(arrays["known_index"], arrays["known_sums"])
         waiting = [arrays[key] for key in ("ids", "confidence", "predicted")]
         return Batch(stamp, classes, names, said, known, *waiting)
+
+
+def check_distinct(events: Iterable[Event]) -> None:
+    """ValueError if different batches wait for a label of one id."""
+    seen: dict[str, str] = {}
+    for event in events:
+        own = event.stamp.fingerprint
+        for id_ in event.ids.tolist() if isinstance(event, Batch) else ():
+            if seen.setdefault(id_, own) != own:
+                both = f"id {id_!r} is that of rows of two batches"
+                raise ValueError(f"{both}; in states that merge every row needs its own id")

@@ -11,8 +11,11 @@ one made-up row that was right with its own confidence: gap_b = (confidence - ri
 
 The interval is that of the accuracy which these very rows will turn out to have. By the delta
 method its variance has two parts: the outcomes of the N rows, sum of p (1 - p) / N^2, and the
-reference's own luck, sum over bins of share_b^2 p_b (1 - p_b) / (n_b + 1). Without a reference the
-second is zero, and the interval holds only as far as the confidence is calibrated.
+reference's own luck, sum over bins of share_b^2 q_b (1 - q_b) / (n_b + 1). There q_b counts two
+more right rows and two more wrong ones (Agresti and Coull 1998): a bin without an error may be
+lucky, and its plain variance would be near zero. Without a reference the second part is zero, and
+the interval holds only as far as the confidence is calibrated. The accuracy of N rows is a whole
+number of them over N: the ends are rounded outwards to such a number.
 
 Assumed: of rows with the same confidence as many are right as in the reference. A change of the
 inputs that keeps it so (other confidences) is taken into account; one that breaks it is not seen
@@ -26,6 +29,8 @@ import numpy as np
 
 from maccal.metrics import Bins
 from maccal.metrics.resampling import Z, groups_of
+
+ROUNDING = 1e-6  # rows: 78 is not 77.9999999
 
 
 class Expected(NamedTuple):
@@ -45,7 +50,7 @@ def expected_accuracy(said: Bins, bins: int, reference: Bins | None = None) -> E
     >>> sure = Bins.of(np.full(100, 0.8), np.zeros(100, bool), fine_grid(15).edges)
     >>> found = expected_accuracy(sure, 15)
     >>> round(found.accuracy, 3), round(found.low, 3), round(found.high, 3)
-    (0.8, 0.722, 0.878)
+    (0.8, 0.72, 0.88)
     """
     groups = groups_of(said)
     count = groups.right + groups.wrong
@@ -56,7 +61,7 @@ def expected_accuracy(said: Bins, bins: int, reference: Bins | None = None) -> E
     unsure = 0.0
     if reference is not None:
         share = said.coarsen(bins).count / n
-        gaps, variance = reference_gaps(reference, said, bins)
+        gaps, variance = reference_gaps(reference, bins)
         gap = float(share @ gaps)
         unsure = float(share**2 @ variance)
         starts = np.searchsorted(said.edges, reference.coarsen(bins).edges[:-1])
@@ -65,17 +70,14 @@ def expected_accuracy(said: Bins, bins: int, reference: Bins | None = None) -> E
     outcomes = float(count @ (chance * (1 - chance))) / n**2
     half = Z * math.sqrt(outcomes + unsure)
     accuracy = min(1.0, max(0.0, confidence - gap))
-    return Expected(n, confidence, accuracy, max(0.0, accuracy - half), min(1.0, accuracy + half))
+    low = math.floor(n * max(0.0, accuracy - half) + ROUNDING)
+    high = math.ceil(n * min(1.0, accuracy + half) - ROUNDING)
+    return Expected(n, confidence, accuracy, low / n, high / n)
 
 
-def reference_gaps(reference: Bins, said: Bins, bins: int) -> tuple[np.ndarray, np.ndarray]:
-    """The gap of each bin and its variance, both with one made-up row of the bin's confidence."""
+def reference_gaps(reference: Bins, bins: int) -> tuple[np.ndarray, np.ndarray]:
+    """The gap of each bin, with one made-up row of the bin's confidence, and its variance."""
     known = reference.coarsen(bins)
-    asked = said.coarsen(bins)
-    # of the reference where there is some, else of the rows that are asked about
-    source = np.where(known.count > 0, known.confidence, asked.confidence)
-    rows = np.where(known.count > 0, known.count, np.maximum(asked.count, 1))
-    confidence = np.clip(source / rows, 0, 1)
-    right = (known.correct + confidence) / (known.count + 1)
     gaps = (known.confidence - known.correct) / (known.count + 1)
-    return gaps, right * (1 - right) / (known.count + 1)
+    doubted = (known.correct + 2) / (known.count + 4)
+    return gaps, doubted * (1 - doubted) / (known.count + 1)

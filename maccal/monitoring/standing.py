@@ -57,11 +57,21 @@ class Standing:
         found = asdict(self)
         found["known"] = None if self.known is None else self.known._asdict()
         found["expected"] = None if self.expected is None else self.expected._asdict()
-        return {"fired": self.fired, "words": self.words(), **found}
+        return {"fired": self.fired, "words": self.words(), "caution": self.caution(), **found}
 
     def words(self) -> list[str]:
         """One sentence per alarm."""
         return [self.sentence(alarm) for alarm in self.alarms]
+
+    def caution(self) -> str | None:
+        """Why the accuracy to expect cannot be relied on, if labels have shown that."""
+        told = any(alarm.name == "calibration" and alarm.fired_at for alarm in self.alarms)
+        if self.expected is None or not told:
+            return None
+        return (
+            "The accuracy to expect takes the confidence as it was before the deployment, and the"
+            " calibration alarm says that it has changed: do not rely on it."
+        )
 
     def sentence(self, alarm: AlarmState) -> str:
         """What an alarm says."""

@@ -5,9 +5,9 @@
 
 To append is to write one more file, whole or not at all: a process that is killed leaves the state
 as it was before or as it is after. Several processes may append; the folder's lock gives the events
-their order. To merge is to copy the events that are not there yet. Every file has its format and
-checksum, and names the event before it: damage and loss are noticed when the state is read. What
-cannot be noticed is the loss of the very last files.
+their order. To merge is to append the events of the other state that are not there yet. Every file
+has its format and checksum, and names the event before it: damage and loss are noticed when the
+state is read. What cannot be noticed is the loss of the very last files.
 """
 
 from collections.abc import Collection

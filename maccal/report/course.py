@@ -60,14 +60,16 @@ def prepare_course(monitor: Monitor) -> Course:
     middles = [(moment(one.since) + moment(one.until)) / 2 for one in found]
     evidence = []
     for name, course in monitor.replay.course.items():
+        # What is told late, as by a merge, is evidence from then on: the line never goes back
+        times = np.maximum.accumulate([moment(money.stamp.time) for money in course])
         fired = monitor.replay.fired.get(name)
         evidence.append(
             Evidence(
                 name,
-                np.array([moment(money.stamp.time) for money in course]),
+                times,
                 np.array([money.log for money in course]) / math.log(10),
                 monitor.replay.alarms[name].threshold / math.log(10),
-                None if fired is None else moment(fired.stamp.time),
+                None if fired is None else float(times[course.index(fired)]),
             )
         )
     return Course(np.array(middles), found, evidence)

@@ -59,6 +59,8 @@ def number_rows(found: Standing) -> list[dict[str, str]]:
         rows.append(number("ece", known.ece, ece, null))
     if expected is not None:
         meaning = f"of the {expected.rows:,} rows without labels, from their confidence"
+        if found.caution():
+            meaning += ", which the calibration alarm says is wrong: do not rely on it"
         interval = between(expected.low, expected.high)
         rows.append(
             {

@@ -26,7 +26,7 @@ from sklearn.base import BaseEstimator
 from maccal.caution import warn
 from maccal.metrics.arguments import check_count, shortened
 from maccal.metrics.inputs import Array, Same, blocks, check_labels, check_probs
-from maccal.trust.scores import METHODS, Method, Scoring
+from maccal.trust.scores import METHODS, Method, Scoring, rounding
 from maccal.trust.sets import SetSummary, set_summary
 
 
@@ -46,7 +46,8 @@ class ConformalSets(BaseEstimator):  # type: ignore[misc]
     seed         of randomised scores
 
     Fitted: thresholds_ (of one, or of K scores; infinite where rows are too few), classes_,
-    n_features_in_.
+    n_features_in_, precision_ (of the numbers fitted on; rows of another precision are rounded
+    otherwise, and a class that only rounding would leave out stays in its set).
 
     >>> probs = np.array([[0.9, 0.1], [0.8, 0.2], [0.4, 0.6], [0.7, 0.3]])
     >>> sets = ConformalSets(coverage=0.8).fit(probs, np.array([0, 0, 1, 1]))  # rank ceil(4) of 4
@@ -91,6 +92,7 @@ class ConformalSets(BaseEstimator):  # type: ignore[misc]
         else:
             found = [quantile(scores, share)]
         self.thresholds_ = np.array(found)
+        self.precision_ = p.dtype
         self.classes_ = np.arange(p.shape[1])
         self.n_features_in_ = p.shape[1]
         self._warn_of_few(len(y), share)
@@ -105,10 +107,11 @@ class ConformalSets(BaseEstimator):  # type: ignore[misc]
         if p.shape[1] != self.n_features_in_:
             found = f"{p.shape[1]} columns, and it was fitted on {self.n_features_in_}"
             raise ValueError(f"ConformalSets was given {found}; the classes must be the same")
+        reach = self.thresholds_ + rounding(self.precision_, p.dtype)
         sets = np.empty(tuple(p.shape), bool)
         for rows in blocks(*p.shape):
             block = plain(p[rows])
-            sets[rows] = scoring.sets(block, self.thresholds_)
+            sets[rows] = scoring.sets(block, reach)
             if not self.allow_empty:
                 np.put_along_axis(sets[rows], block.argmax(1)[:, None], True, 1)
         made = torch.from_numpy(sets)

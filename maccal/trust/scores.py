@@ -68,6 +68,19 @@ class Scoring:
         return scores
 
 
+def rounding(one: torch.dtype, other: torch.dtype) -> float:
+    """How far a score can move if the same row comes in another precision; 0 if in the same.
+
+    Each probability moves by half an epsilon of itself at most, so their sum by as much in all.
+
+    >>> rounding(torch.float32, torch.float32), rounding(torch.float64, torch.float32) == 2.0**-23
+    (0.0, True)
+    """
+    if one == other:
+        return 0.0
+    return max(torch.finfo(one).eps, torch.finfo(other).eps)
+
+
 def descending(p: np.ndarray) -> np.ndarray:
     """Each row sorted, the largest first."""
     return np.ascontiguousarray(np.sort(p, axis=1)[:, ::-1])

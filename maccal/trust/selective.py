@@ -33,6 +33,7 @@ from maccal.metrics.inputs import Array, Same, as_tensor, check_probs, top_label
 from maccal.metrics.listing import Column, Listing
 from maccal.metrics.resampling import LEVEL
 from maccal.metrics.summaries import show
+from maccal.trust.scores import rounding
 
 ABSTAINED = -1  # in place of a label
 COLUMNS = (
@@ -101,7 +102,8 @@ class AbstainingClassifier(BaseEstimator):  # type: ignore[misc]
         ends = clopper_pearson(best["answered"], len(confidence), 1 - (1 - LEVEL) / steps)
         self.coverage_low_, self.coverage_high_ = ends if passed else (0.0, 0.0)
         self.risk_, self.bound_ = best["risk"], best["bound"]
-        self.n_features_in_ = as_tensor(probs, "probs").shape[1]
+        given = as_tensor(probs, "probs")
+        self.n_features_in_, self.precision_ = given.shape[1], given.dtype
         self.classes_ = np.arange(self.n_features_in_)
         self.verdict_ = verdict(self, risk, delta, steps)
         return self
@@ -114,7 +116,9 @@ class AbstainingClassifier(BaseEstimator):  # type: ignore[misc]
         if p.shape[1] != self.n_features_in_:
             found = f"{p.shape[1]} columns, and it was fitted on {self.n_features_in_}"
             raise ValueError(f"AbstainingClassifier was given {found}; the classes must match")
-        abstained = p.amax(1).double().clamp(max=1) <= self.threshold_
+        # In another precision: what rounding may have lifted above the threshold is not answered
+        least = self.threshold_ + rounding(self.precision_, p.dtype)
+        abstained = p.amax(1).double().clamp(max=1) <= least
         labels = p.argmax(1).masked_fill(abstained, ABSTAINED)
         if isinstance(probs, torch.Tensor):
             return Answers(labels, abstained)

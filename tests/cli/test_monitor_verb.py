@@ -23,6 +23,7 @@ def files(tmp_path, monkeypatch):
     for name, seed, gap in (("held", 0, 0.0), ("good", 1, 0.0), ("bad", 2, 0.2)):
         p, y = rows(seed, gap=gap)
         np.savez(f"{name}.npz", probs=p, labels=y)
+    np.savez("unlabelled.npz", probs=rows(4)[0])
     p, y = rows(3)
     np.savez("later.npz", probs=p, ids=np.arange(300))
     lines = [f"{row},{label}\n" for row, label in enumerate(y)]
@@ -57,6 +58,10 @@ def test_from_the_first_day_to_the_alarm(files, monkeypatch, capsys):
         run(monkeypatch, "monitor", "state")
     assert caught.value.code == 3
     assert "Alarm since 2026-03-04 00:00 UTC, after 900 rows" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        run(monkeypatch, "monitor", "state", "--add", "unlabelled.npz")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the calibration alarm says that it has changed: do not rely on it" in said
 
 
 def test_all_changes_or_none(files, monkeypatch, capsys):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from binomial import at_least, at_most
+from scipy.stats import binom
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 import maccal as mc
@@ -107,7 +108,12 @@ def test_too_high_and_too_low_in_words():
 @pytest.mark.parametrize(
     ("probs", "labels", "message"),
     [
-        ([0.5, 1.5], [0, 1], r"row 1 holds 1.5, outside \[0, 1\]; divide percentages by 100"),
+        ([0.5, 1.5], [0, 1], r"row 1 holds 1.5, outside \[0, 1\]; if these are logits"),
+        (
+            [0.5, 99.0],
+            [0, 1],
+            "row 1 holds 99, outside .*; if these are percentages, divide by 100",
+        ),
         ([0.5, math.nan], [0, 1], "row 1 holds nan"),
         ([0.5, 0.5], [0, 2], "hold 2 in row 1; expected 0 or 1"),
         ([0.5, 0.5], [0, 1, 1], "must match one to one"),
@@ -128,3 +134,15 @@ def test_summary_names_the_right_function():
         mc.summary(np.array([0.2, 0.3]), np.array([0, 1]))
     with pytest.raises(ValueError, match="for a binary score s call binary_summary"):
         mc.summary(np.array([[0.2], [0.3]]), np.array([0, 1]))
+
+
+def test_draws_that_are_the_value_itself_count_as_reaching_it():
+    """30 rows at 90 %, all of class 1: P(30 or at most 24 right) = 0.1156, and two tests."""
+    probs, labels = np.full(30, 0.9), np.ones(30, int)
+    expected = 2 * (0.9**30 + binom.cdf(24, 30, 0.9))
+    found = mc.binary_summary(probs, labels, interval=True, resamples=4000)["positive_p_value"]
+    assert found == pytest.approx(expected, abs=0.04)
+    two = np.stack([1 - probs, probs], 1)
+    assert mc.summary(two, labels, interval=True)["p_value"] == pytest.approx(expected, abs=0.06)
+    (line,) = mc.by_class(two, labels)
+    assert line["p_value"] == pytest.approx(expected, abs=0.06)

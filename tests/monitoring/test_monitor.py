@@ -95,6 +95,18 @@ def test_the_alarm_has_a_moment_and_stays():
     assert "the model is too sure" in watch.standing().words()[0]
 
 
+def test_the_accuracy_to_expect_has_a_caution_once_the_confidence_is_wrong():
+    watch = Monitor()
+    watch.add(*rows(1, 200))
+    watch.add(rows(2, 200)[0])
+    assert watch.standing().caution() is None
+    watch.add(*rows(3, 400, gap=0.4))
+    found = watch.standing()
+    assert found.alarms[0].fired_at is not None
+    assert found.expected.low > 0.6  # the 200 rows say so, and nothing else is known of them
+    assert "do not rely on it" in found.values()["caution"]
+
+
 def test_nothing_yet():
     found = Monitor().standing()
     assert not found.fired
@@ -133,12 +145,48 @@ def merged(*states):
 def test_merging_is_exact_in_any_order_and_any_number_of_times(owners):
     first, second = split_over(owners)
     alone = split_over([0] * len(owners))[0]
-    one, other = merged(first, second), merged(second, first, first)
-    assert one.standing() == other.standing()
-    assert list(one.events) == list(other.events)
-    found, expected = one.standing(), alone.standing()
+    expected = alone.standing()
     same = ("rows", "labelled", "waiting", "known", "expected", "batches")
-    assert [getattr(found, key) for key in same] == [getattr(expected, key) for key in same]
+    for found in (merged(first, second), merged(second, first, first)):
+        for key in same:
+            assert getattr(found.standing(), key) == getattr(expected, key)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=5))
+def test_what_a_look_has_shown_stays_after_a_merge(owners):
+    """So all looks at a state see one course of money, and Ville's inequality holds for them."""
+    first, second = split_over(owners)
+    before = [money.log for money in first.replay.course["calibration"]]
+    first.merge(second)
+    after = [money.log for money in first.replay.course["calibration"]]
+    assert after[: len(before)] == before
+
+
+def test_an_alarm_is_not_taken_back_by_a_merge():
+    """Events of the other state that were recorded before the alarm come after it."""
+    bad, calm = Monitor(), Monitor()
+    for seed in range(8):
+        calm.add(*rows(seed, 400))
+        bad.add(*rows(100 + seed, 60, gap=0.4), time="2026-03-01")
+    fired = bad.standing().alarms[0]
+    assert fired.fired_at == "2026-03-01T00:00:00+00:00"
+    bad.merge(calm)
+    assert bad.standing().alarms[0].fired_at == fired.fired_at
+    assert bad.standing().alarms[0].rows == fired.rows
+
+
+def test_classes_mean_the_same_columns():
+    p, y = BATCHES[0]
+    watch = Monitor()
+    watch.add(p, y, names=("cat", "dog", "cow"))
+    with pytest.raises(ValueError, match="dog, cat, cow; those of the batches before cat, dog"):
+        watch.add(*BATCHES[1], names=("dog", "cat", "cow"))
+    two = Monitor()
+    two.add(p[:, :2] / p[:, :2].sum(1, keepdims=True), y % 2)
+    with pytest.raises(ValueError, match="2 classes; the ones before had 3"):
+        watch.merge(two)
+    assert watch.standing().rows == 8
 
 
 def test_labels_told_to_both_count_once():

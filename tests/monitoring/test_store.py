@@ -70,6 +70,27 @@ def test_merging_folders_can_be_repeated(state, tmp_path):
     watch.merge(other)
     assert standing(state) == once
     assert once.rows == 60
+    other.merge(watch)
+    assert Monitor.open(tmp_path / "other").standing().known == once.known
+
+
+@forking
+@pytest.mark.slow
+def test_a_merge_that_is_killed_can_be_repeated(state, tmp_path):
+    """It leaves a state with the first of the events, and then takes the others."""
+    p, y = rows(0, 200)
+    other = Monitor.create(tmp_path / "other", probs=p, labels=y, least_accuracy=0.5)
+    other.add(rows(7)[0], ids=range(50, 70))
+    other.label(range(50, 70), rows(7)[1])
+    found = set()
+    for at, folder in enumerate(copies_of(state)):
+        ended = killed(folder, at, False, lambda folder=folder: Monitor.open(folder).merge(other))
+        found.add(standing(folder).labelled)
+        Monitor.open(folder).merge(other)
+        assert (standing(folder).rows, standing(folder).labelled) == (60, 50)
+        if ended == 0:
+            break
+    assert {30, 50} <= found
 
 
 def killed(folder, at, power, work):

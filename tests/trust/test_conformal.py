@@ -283,3 +283,18 @@ def test_the_summary_by_hand():
     assert found["coverage_high"] == pytest.approx(0.993691, abs=1e-6)
     assert list(found.to_frame().columns)[:3] == ["class", "rows", "coverage"]
     assert "75.00 % of 4 sets hold the label" in str(found)
+
+
+@pytest.mark.parametrize("method", ["thr", "aps", "raps"])
+@pytest.mark.parametrize("dtypes", [(np.float64, np.float32), (np.float32, np.float64)])
+def test_another_precision_leaves_no_class_out(method, dtypes):
+    """Votes of ten trees: 0.7 is rounded down in float32 and 0.1 up, and many rows tie there."""
+    rng = np.random.default_rng(15)
+    votes = rng.multinomial(10, [0.5, 0.3, 0.2], 3000) / 10
+    labels = np.array([rng.choice(3, p=row) for row in votes])
+    for coverage in (0.3, 0.5, 0.7, 0.9):
+        sets = made(method, coverage, randomised=False).fit(votes.astype(dtypes[0]), labels)
+        same, other = (sets.predict(votes.astype(dtype)) for dtype in dtypes)
+        assert not (same & ~other).any()
+        if method == "thr":  # sums of APS are equal to a rounding only, also in one precision
+            assert np.array_equal(other, same)

@@ -186,3 +186,14 @@ def test_not_fitted_and_other_classes():
 def test_few_rows_have_few_candidates():
     assert ranks(3, 20) == [1, 2, 3]
     assert ranks(40, 20)[-1] == 40
+
+
+@pytest.mark.parametrize("dtypes", [(np.float64, np.float32), (np.float32, np.float64)])
+def test_another_precision_answers_no_row_more(dtypes):
+    """Rows at the threshold are not answered, also where rounding lifts them above it."""
+    p = np.repeat([0.999999999, 0.7, 0.6], [300, 400, 300])
+    labels = np.r_[np.zeros(300, int), np.arange(700) % 2]
+    model = mc.AbstainingClassifier(risk=0.05).fit(two_columns(p).astype(dtypes[0]), labels)
+    assert (model.found_, model.coverage_) == (True, 0.3)
+    answered = ~model.predict(two_columns(p).astype(dtypes[1])).abstained
+    assert answered.tolist() == (p > 0.9).tolist()
