@@ -15,6 +15,7 @@ from maccal.bench.claims import AUROC, FPR95, MEAN, POOLED, claims
 from maccal.bench.grids import Rows, jobs, plan
 from maccal.bench.judging import ORDER
 from maccal.bench.lines import Book, Line, Setting, average
+from maccal.bench.readings import PRINTED, VARIANTS
 from maccal.bench.scales import SCALES
 from maccal.bench.standing import OURS, Standing, lines_of, standing
 from maccal.bench.titles import counted, points, title
@@ -23,7 +24,6 @@ from maccal.cli.bench import read
 RESULTS = Path(__file__).parents[1] / "results"
 RAN = ("full", "cpu")  # those with rows, the one that counts first
 SEEDS = (1, 2, 3)
-PRINTED = "maccal,as_printed,training"
 # beside the sixteen: what has no rank, or another reading of one that has
 UNRANKED = (
     "temperature",
@@ -31,9 +31,7 @@ UNRANKED = (
     "maccal,start=fresh",
     "maccal,mixed",
     "maccal,views",
-    "tst,as_in_maccal",
-    "vtst,as_in_maccal",
-    "mmce,weight=1,form=unweighted",
+    *(name for name in VARIANTS.values() if name != PRINTED),
 )
 # what a scale is, in a line
 ABOUT = {

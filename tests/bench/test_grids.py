@@ -16,6 +16,7 @@ from maccal.bench.grids import (
     remaining,
 )
 from maccal.bench.lines import Book
+from maccal.bench.readings import VARIANTS
 from maccal.bench.scales import SCALES, SEEDED
 from maccal.calibration.stage2 import ABLATION, Stage2
 from maccal.cli.bench import bench
@@ -269,6 +270,7 @@ def test_other_readings_stand_beside():
     """
     table = described("table1")
     beside = {"tst,as_in_maccal", "vtst,as_in_maccal", "maccal,as_printed,training"}
+    assert set(VARIANTS.values()) - set(table) == set()
     assert beside | {"tst", "vtst", "maccal", "mmce", "mmce,weight=1,form=unweighted"} <= set(table)
     for grid in GRIDS:
         made = [job.config for job in jobs(grid, "paper", (1,)) if job.config.plan.second]
