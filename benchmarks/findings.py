@@ -15,10 +15,9 @@ from maccal.bench.claims import AUROC, FPR95, MEAN, POOLED, claims
 from maccal.bench.grids import Rows, jobs, plan
 from maccal.bench.judging import ORDER
 from maccal.bench.lines import Book, Line, Setting, average
-from maccal.bench.readings import PRINTED, VARIANTS
 from maccal.bench.scales import SCALES
 from maccal.bench.standing import OURS, Standing, lines_of, standing
-from maccal.bench.titles import counted, points, title
+from maccal.bench.titles import PRINTED, VARIANTS, counted, points, title
 from maccal.cli.bench import read
 
 RESULTS = Path(__file__).parents[1] / "results"

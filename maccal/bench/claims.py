@@ -98,7 +98,7 @@ def of_robustness(book: Book) -> list[Claim]:
 def added(book: Book) -> Claim:
     words = "Adding MaC-Cal to any of ten other methods lowers its ECE."
     pairs = {name: both(book, f"{name}+maccal", name, "ece") for name in COMBINED}
-    places = fullest([[line.setting for line in alone] for _, alone in pairs.values()])
+    places = fullest(alone for _, alone in pairs.values())
     if not places:
         missing = "No runs of a method with and without MaC-Cal; run `maccal bench combine`."
         return Claim(words, "not judged", missing)
@@ -114,9 +114,9 @@ def added(book: Book) -> Claim:
     return Claim(words, judged(found, len(COMBINED)), evidence)
 
 
-def fullest(settings: Iterable[Sequence[Setting]]) -> list[Setting]:
-    """Given where each method was tried: the settings in which the most of them were."""
-    counts = Counter(chain.from_iterable(settings))
+def fullest(lines: Iterable[Sequence[Line]]) -> list[Setting]:
+    """Given the lines of each method: the settings in which the most methods have one."""
+    counts = Counter(line.setting for line in chain.from_iterable(lines))
     most = max(counts.values(), default=0)
     return sorted(setting for setting, count in counts.items() if count == most)
 

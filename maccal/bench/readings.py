@@ -1,7 +1,6 @@
 """Methods as others read them: which choices stand beside a method's own in the grids.
 
 BESIDE      by method, a second reading of it, run wherever the method is
-VARIANTS    by method, what the lines of that second reading are called in a book
 EARLIER     by method, what was its own when the rows of results/bench-cpu.jsonl were made
 """
 
@@ -25,11 +24,4 @@ BESIDE: Mapping[str, Mapping[str, Any]] = {
     "vtst": {"stage2": TwoStage.as_in_maccal(variational=True)},
     "mmce": {"settings": {"weight": 1.0, "form": "unweighted"}},
     "maccal": {"stage2": Stage2.paper(), "feedback": "training"},
-}
-PRINTED = "maccal,as_printed,training"
-VARIANTS: Mapping[str, str] = {
-    "maccal": PRINTED,
-    "tst": "tst,as_in_maccal",
-    "vtst": "vtst,as_in_maccal",
-    "mmce": "mmce,weight=1,form=unweighted",
 }

@@ -16,8 +16,7 @@ from maccal.bench import paper
 from maccal.bench.ablations import READINGS, ablated
 from maccal.bench.lines import Book, Line, Rows, Setting
 from maccal.bench.paper import TITLES, YARDSTICKS
-from maccal.bench.readings import PRINTED, VARIANTS
-from maccal.bench.titles import SETS, title
+from maccal.bench.titles import PRINTED, SETS, VARIANTS, title
 from maccal.report.cells import Column, Entry, Sheet, percent, sheet
 
 LABELS = {

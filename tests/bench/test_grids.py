@@ -16,8 +16,8 @@ from maccal.bench.grids import (
     remaining,
 )
 from maccal.bench.lines import Book
-from maccal.bench.readings import VARIANTS
 from maccal.bench.scales import SCALES, SEEDED
+from maccal.bench.titles import VARIANTS
 from maccal.calibration.stage2 import ABLATION, Stage2
 from maccal.cli.bench import bench
 from maccal.data import DATASETS
