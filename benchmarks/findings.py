@@ -12,17 +12,17 @@ from pathlib import Path
 from markdown_table import table
 
 from maccal.bench.claims import AUROC, FPR95, MEAN, POOLED, claims
-from maccal.bench.grids import SCALES, Rows, jobs, plan
+from maccal.bench.grids import Rows, jobs, plan
 from maccal.bench.judging import ORDER
 from maccal.bench.lines import Book, Line, Setting, average
+from maccal.bench.scales import SCALES
 from maccal.bench.standing import OURS, Standing, lines_of, standing
-from maccal.bench.titles import counted, points
+from maccal.bench.titles import PRINTED, VARIANTS, counted, points, title
 from maccal.cli.bench import read
 
 RESULTS = Path(__file__).parents[1] / "results"
 RAN = ("full", "cpu")  # those with rows, the one that counts first
 SEEDS = (1, 2, 3)
-PRINTED = "maccal,as_printed,training"
 # beside the sixteen: what has no rank, or another reading of one that has
 UNRANKED = (
     "temperature",
@@ -30,9 +30,7 @@ UNRANKED = (
     "maccal,start=fresh",
     "maccal,mixed",
     "maccal,views",
-    "tst,as_in_maccal",
-    "vtst,as_in_maccal",
-    "mmce,weight=1,form=unweighted",
+    *(name for name in VARIANTS.values() if name != PRINTED),
 )
 # what a scale is, in a line
 ABOUT = {
@@ -74,6 +72,9 @@ def leaders(book: Book) -> list[str]:
     where = " and ".join(setting.title for setting in stands.settings)
     printed = f"The paper has {points(stands.paper_ece or math.nan)} % and {stands.paper_rank:.2f}."
     said = f"Means over {where}. {counted(len(stands.eces), 'method')} measured on all. {printed}"
+    missing = [title(name) for name in stands.absent]
+    if missing:
+        said += f" Not measured on all, and so without a rank: {', '.join(missing)}."
     parts = ["### The methods", said, ranking(book, stands)]
     for setting in stands.apart:
         if setting.data not in {own.data for own in stands.settings}:

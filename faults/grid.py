@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from maccal.bench import grids as benchmark
+from maccal.bench import grids
+from maccal.bench.scales import Scale
 from maccal.cli import bench as bench_verb
 from maccal.training.recipe import Recipe
 
@@ -17,8 +18,8 @@ SCALE = "tiny"
 def bench(folder: Path, executor: Any = "local", workers: int | None = 2) -> None:
     """Rows in FOLDER/bench-tiny.jsonl, runs in FOLDER/runs."""
     recipe = Recipe(epochs=1, padding=0, flip=False, precision="fp32")
-    scale = benchmark.Scale({"digits": ("resnet8",)}, {"digits": 100}, {"digits": recipe})
-    for module in (benchmark, bench_verb):
+    scale = Scale({"digits": ("resnet8",)}, {"digits": 100}, {"digits": recipe})
+    for module in (grids, bench_verb):
         module.__dict__["SCALES"] = {SCALE: scale}
     places: Any = {"runs": folder / "runs", "results": folder}
     bench_verb.bench(("sparsity",), SCALE, (1, 2), executor=executor, workers=workers, **places)

@@ -52,8 +52,8 @@ ROOMS = {
     " periods monitor files",
     "deployment": "facts onnx saved cards",
     "runs": "config naming folder state history ending second making beyond motivation",
-    "bench": "paper titles readings grids executors lines contrasts standing judging comparing"
-    " ablations sweeps costs claims",
+    "bench": "paper titles readings scales grids executors lines contrasts standing judging"
+    " comparing ablations sweeps costs claims",
     "report": "look notebooks diagrams keep page figures.selection figures.drawing figures.methods"
     " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
     " figures.sparsity figures.scheme figures.motivation figures.before_after figures"

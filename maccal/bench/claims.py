@@ -6,6 +6,9 @@ claims(rows)     what the paper says, whether it holds here, and the numbers
 Every claim is listed, whatever the rows; one that they cannot judge says what is missing.
 """
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from statistics import fmean
 
 from maccal.bench import paper
@@ -13,7 +16,7 @@ from maccal.bench.ablations import READINGS, steps
 from maccal.bench.comparing import against, best_rank, both, lowest
 from maccal.bench.contrasts import contrast, paired
 from maccal.bench.costs import cheap, cheapest
-from maccal.bench.judging import Claim, absent, each_shown, judged, shown, tally, within
+from maccal.bench.judging import Claim, absent, each_shown, judged, shown, tally, where, within
 from maccal.bench.lines import Book, Line, Rows, Setting, average
 from maccal.bench.standing import OURS, compared
 from maccal.bench.sweeps import (
@@ -94,17 +97,28 @@ def of_robustness(book: Book) -> list[Claim]:
 
 def added(book: Book) -> Claim:
     words = "Adding MaC-Cal to any of ten other methods lowers its ECE."
-    found = {}
-    for name in COMBINED:
-        with_ours, alone = both(book, f"{name}+maccal", name, "ece")
-        if with_ours:
-            found[name] = contrast(with_ours, alone)
-    if not found:
+    pairs = {name: both(book, f"{name}+maccal", name, "ece") for name in COMBINED}
+    places = fullest(alone for _, alone in pairs.values())
+    if not places:
         missing = "No runs of a method with and without MaC-Cal; run `maccal bench combine`."
         return Claim(words, "not judged", missing)
+    found = {}
+    for name in COMBINED:
+        with_ours, alone = both(book, f"{name}+maccal", name, "ece", places)
+        if len(alone) == len(places):
+            found[name] = contrast(with_ours, alone)
+            here = where(alone)
     parts = each_shown({title(name): one for name, one in found.items()})
-    evidence = f"Change of ECE: {parts}.{tally(found)}{absent(set(COMBINED) - set(found))}"
+    missing = absent(set(COMBINED) - set(found))
+    evidence = f"Change of ECE over {here}: {parts}.{tally(found)}{missing}"
     return Claim(words, judged(found, len(COMBINED)), evidence)
+
+
+def fullest(lines: Iterable[Sequence[Line]]) -> list[Setting]:
+    """Given the lines of each method: the settings in which the most methods have one."""
+    counts = Counter(line.setting for line in chain.from_iterable(lines))
+    most = max(counts.values(), default=0)
+    return sorted(setting for setting, count in counts.items() if count == most)
 
 
 def accuracy_kept(book: Book) -> Claim:

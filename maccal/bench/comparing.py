@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from maccal.bench.contrasts import Contrast, contrast
-from maccal.bench.judging import Claim, absent, judged, shown, tally
+from maccal.bench.judging import Claim, absent, judged, shown, tally, where
 from maccal.bench.lines import Book, Line, Setting, average, shared_seeds
 from maccal.bench.paper import TITLES
 from maccal.bench.standing import (
@@ -43,9 +43,9 @@ def lowest(
     found = {name: contrast(there[OURS], lines, key) for name, lines in others.items()}
     means = {name: average(lines, key) for name, lines in there.items()}
     nearest = min(others, key=lambda name: means[name])
-    here = counted(len(there[OURS]), "setting")
+    count = counted(len(others), "other")
     evidence = (
-        f"{points(means[OURS])} % over {here}; lowest of {counted(len(others), 'other')}: "
+        f"{points(means[OURS])} % over {where(there[OURS])}; lowest of {count}: "
         f"{title(nearest)}, {points(means[nearest])} % ({shown(found[nearest])})."
     )
     evidence += tally(found) + yardstick(book, there[OURS], key) + absent(set(TITLES) - set(there))
@@ -76,7 +76,7 @@ def best_rank(book: Book) -> Claim:
     nearest = min(found, key=lambda name: overall[name])
     test = found[nearest]
     evidence = (
-        f"Mean rank {overall[OURS]:.2f} of {len(there)}; "
+        f"Mean rank {overall[OURS]:.2f} of {len(there)} over {where(there[OURS])}; "
         f"best other: {title(nearest)}, {overall[nearest]:.2f} "
         f"({chance(test.p_value)}, {test.how}).{tally(found)}"
     )
@@ -123,7 +123,7 @@ def against(book: Book, other: str, key: str, words: str, better: int, grid: str
     found = contrast(ours, theirs, key)
     evidence = (
         f"{points(average(ours, key))} % against {points(average(theirs, key))} % "
-        f"over {counted(len(ours), 'setting')} ({shown(found)}). {runs_won(ours, theirs, key)}"
+        f"over {where(ours)} ({shown(found)}). {runs_won(ours, theirs, key)}"
     )
     return Claim(words, judged({other: found}, 1, better), evidence)
 

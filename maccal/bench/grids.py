@@ -1,17 +1,15 @@
 """The paper's tables and figures as grids of runs: what each needs, what is there, and what the
 rest will cost.
 
-    jobs("table1", "cpu", seeds=(1, 2, 3))    the runs of a table or figure; "all": of all of them
+    jobs("table1", "cpu", seeds=(1, 2, 3))    the runs of a table or figure; "all": of all of them,
+                                              of some methods or data sets alone if asked
     plan(jobs, runs, recorded)                what is done, failed, missing, and what that will cost
     remaining(jobs, runs, recorded)           those to be made, with the stage I that they need
     collect(jobs, runs)                       the rows of those that are there
 
 A run is done when its folder has its row, or when the rows recorded earlier have it: a file of
 results stands for the folders. Runs are shared: stage I of vanilla serves TST, V-TST, MaC-Cal, the
-ablation and the sensitivity figures. `paper` is the paper's protocol to the letter. `full` has all
-training images with the paper's crops and flips, and a network that two cores train in nine minutes
-of each; `cpu` is the same grid on subsets, trained without augmentation until vanilla knows its
-images by heart, as the paper's networks do.
+ablation and the sensitivity figures. How large a grid is says its scale (scales.py).
 """
 
 import math
@@ -22,101 +20,23 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from maccal.bench.readings import BESIDE, EARLIER
+from maccal.bench.readings import BESIDE
+from maccal.bench.scales import SCALES, Scale
 from maccal.calibration.stage2 import ABLATION, BOTTLENECK, READINGS, Stage2
 from maccal.evaluation.row import Row, read_row
 from maccal.io import FileError, read_json
-from maccal.methods.registry import COMBINATIONS, EVERY
+from maccal.methods.registry import COMBINATIONS, EVERY, method
 from maccal.runs import Config
 from maccal.runs.config import is_of
-from maccal.training.recipe import RECIPES, Recipe
+from maccal.training.recipe import Recipe
 
 State = Literal["done", "failed", "missing"]
 Extra = Literal["ood", "shift", "motivation"]
 Rows = Mapping[str, Row]  # by name
 ERROR = "error 1"
 NOTHING: Rows = {}
-FIRST_SEED = 1
-# the methods whose spread over seeds is worth its time where time is short
-SEEDED = ("vanilla", "mixup", "mit", "plp", "balcal", "tst", "vtst", "temperature", "maccal")
 SENSITIVITY = ("vanilla", "plp", "tst", "vtst", "balcal", "maccal")  # of Table 2
-ALPHAS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 GAMMAS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.99)
-
-
-@dataclass(frozen=True)
-class Scale:
-    """How large the grid is: the data sets and their networks, and how stage I trains."""
-
-    networks: Mapping[str, tuple[str, ...]]
-    limits: Mapping[str, int | None]
-    recipes: Mapping[str, Recipe]
-    alphas: tuple[float, ...] = ALPHAS
-    # test images that are corrupted, None is all; rows recorded with fewer stay valid and say so
-    shifted: int | None = None
-    # by data set the methods that have more seeds than the first; None: all methods, everywhere
-    more_seeds: Mapping[str, tuple[str, ...]] | None = None
-    # the paper's own networks, tried on CIFAR-10, and how each trains
-    trials: Mapping[str, Recipe] = field(default_factory=dict)
-    # by method, the settings or choices of its runs where these are not the method's own
-    own: Mapping[str, Any] = field(default_factory=dict)
-    readings: bool = True  # whether other readings of a method are run beside it
-
-    @property
-    def main(self) -> str:
-        """The network of the figures on CIFAR-10."""
-        return self.networks["cifar10"][0]
-
-    @property
-    def last(self) -> str:
-        """The network of the ablation and of the gamma figure."""
-        return self.networks["cifar100"][-1]
-
-    def has(self, config: Config) -> bool:
-        """Whether a run is made: with the first seed all of them.
-
-        With others those methods alone that have more, as they are by themselves or as printed, and
-        on the networks of the tables.
-        """
-        if self.more_seeds is None or config.seed == FIRST_SEED:
-            return True
-        usual = not config.changes or config.stage2 == Stage2.paper()
-        named = config.method in self.more_seeds.get(config.data, ())
-        return usual and named and config.model in self.networks[config.data]
-
-
-FOUR = ("resnet50", "resnet110", "wrn26_10", "densenet121")
-# epochs of all 45,000 images that two cores train in about an hour, by the networks' arithmetic
-HOUR = {"resnet50": 5, "resnet110": 2, "wrn26_10": 1, "densenet121": 4}
-QUICK = Recipe(epochs=9, schedule="cosine", padding=0, flip=False, watch=100)
-# resnet10: 82.8 % on CIFAR-10 and 54.3 % on CIFAR-100, overconfident by 3 points
-SHORT = Recipe(epochs=16, schedule="cosine", watch=4)
-SCALES: Mapping[str, Scale] = {
-    "paper": Scale(
-        {"cifar10": FOUR, "cifar100": FOUR, "tiny-imagenet": ("resnet50_tiny",)},
-        {},
-        RECIPES,
-        trials=dict.fromkeys(FOUR, RECIPES["cifar10"]),
-    ),
-    "full": Scale(
-        {"cifar10": ("resnet10",), "cifar100": ("resnet10",), "tiny-imagenet": ("resnet10",)},
-        {},
-        dict.fromkeys(("cifar10", "cifar100", "tiny-imagenet"), SHORT),
-        alphas=(0.2, 1.0, 5.0),
-        shifted=2_000,
-        more_seeds={"cifar10": SEEDED, "cifar100": SEEDED},
-        trials={name: replace(SHORT, epochs=epochs) for name, epochs in HOUR.items()},
-    ),
-    "cpu": Scale(
-        {"cifar10": ("resnet10",), "cifar100": ("resnet10",)},
-        {"cifar10": 10_000, "cifar100": 20_000},
-        {"cifar10": QUICK, "cifar100": replace(QUICK, epochs=13)},
-        alphas=(0.2, 1.0, 5.0),
-        shifted=2_000,  # the recorded rows have 500
-        own=EARLIER,
-        readings=False,
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -303,18 +223,51 @@ GRIDS: Mapping[str, Callable[[Grid], list[Job]]] = {
 }
 
 
-def jobs(names: str | Sequence[str], scale: str, seeds: Sequence[int]) -> list[Job]:
-    """The runs of a table or figure, or of several, stage I before what builds on it, each once."""
+@dataclass(frozen=True)
+class Asked:
+    """The methods and data sets that are asked for; none named are all."""
+
+    methods: frozenset[str]
+    sets: frozenset[str]
+
+    @classmethod
+    def of(cls, only: Sequence[str], data: Sequence[str], scale: str) -> "Asked":
+        """ValueError for a name that is not known, or a data set that the scale has not."""
+        known = SCALES[scale].networks
+        for name in data:
+            if name not in known:
+                raise ValueError(f"no data {name!r} at this scale; it has {', '.join(known)}")
+        return cls(frozenset(method(name).name for name in only), frozenset(data))
+
+    def has(self, config: Config) -> bool:
+        named = not self.methods or config.plan.name in self.methods
+        return named and (not self.sets or config.data in self.sets)
+
+
+def jobs(
+    names: str | Sequence[str],
+    scale: str,
+    seeds: Sequence[int],
+    only: Sequence[str] = (),
+    data: Sequence[str] = (),
+) -> list[Job]:
+    """The runs of a table or figure, or of several, stage I before what builds on it, each once.
+
+    `only` and `data` leave of them these methods, in every reading, and data sets: those that are
+    asked for, with the stage I that they need.
+    """
     keys = [names] if isinstance(names, str) else list(names)
     unknown = [key for key in keys if key not in (*GRIDS, "all")]
     if unknown:
         raise ValueError(f"no grid {unknown[0]!r}; the grids are {', '.join(GRIDS)} and all")
     if scale not in SCALES:
         raise ValueError(f"no scale {scale!r}; the scales are {', '.join(SCALES)}")
+    asked = Asked.of(only, data, scale)
     grids = [Grid(SCALES[scale], seed) for seed in seeds]
     wanted: list[Job] = []
     for grid, key in product(grids, GRIDS if "all" in keys else keys):
-        wanted += [job for job in GRIDS[key](grid) if grid.scale.has(job.config)]
+        made = [job for job in GRIDS[key](grid) if grid.scale.has(job.config)]
+        wanted += [job for job in made if asked.has(job.config)]
     merged: dict[str, Job] = {}
     for job in [Job(job.first) for job in wanted] + wanted:
         before = merged.get(job.config.name, job)

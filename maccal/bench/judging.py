@@ -5,16 +5,18 @@ real in the other direction, at a level divided by their number. It is "not judg
 missing that could refute it, and the evidence says which.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from maccal.bench.contrasts import LEVEL, Contrast
+from maccal.bench.lines import Line
 from maccal.bench.paper import TITLES
 from maccal.bench.titles import chance, counted, points, title
 
 Verdict = Literal["holds", "does not hold", "cannot be told", "not judged"]
 ORDER: tuple[Verdict, ...] = ("does not hold", "not judged", "cannot be told", "holds")
+NAMED = 3  # settings, beyond which they are counted
 Found = Mapping[str, Contrast | None]
 
 
@@ -80,6 +82,14 @@ def tally(found: Found) -> str:
     high = sum(1 for difference in real if difference > 0)
     compared = counted(len(found), "comparison")
     return f" Really lower in {low} of {compared}, really higher in {high}."
+
+
+def where(lines: Sequence[Line]) -> str:
+    """The data sets that a mean is over; of many, or of several networks on one, their number."""
+    names = list(dict.fromkeys(line.setting.title for line in lines))
+    if len(names) < len(lines) or len(names) > NAMED:
+        return counted(len(lines), "setting")
+    return " and ".join(names)
 
 
 def absent(names: Iterable[str]) -> str:

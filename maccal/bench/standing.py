@@ -30,7 +30,8 @@ class Standing:
 
     `temperature` is the mean ECE of the yardstick, which has no rank. The paper's are of the same
     networks where it has them, else of its own networks on these data sets. `apart` are settings
-    with one seed, or with few methods: they are not averaged with the others.
+    with one seed, or with few methods: they are not averaged with the others. `absent` are methods
+    that are not measured in all settings, and have no rank.
     """
 
     ece: float | None = None
@@ -40,6 +41,7 @@ class Standing:
     temperature: float | None = None
     settings: Sequence[Setting] = ()
     apart: Sequence[Setting] = ()
+    absent: Sequence[str] = ()
     eces: Mapping[str, float] = field(default_factory=dict)  # by method
     ranks: Mapping[str, float] = field(default_factory=dict)
     ece_intervals: Mapping[str, Interval] = field(default_factory=dict)
@@ -68,6 +70,7 @@ def standing(rows: Rows) -> Standing:
         average(scaled, "ece") if scaled else None,
         settings,
         apart=[setting for setting in everywhere if setting not in settings],
+        absent=[name for name in TITLES if name not in there],
         eces=eces,
         ranks=placed,
         ece_intervals=intervals(there, means.mean(1)),
@@ -88,14 +91,26 @@ def compared(book: Book, key: str) -> list[Setting]:
 
 
 def with_others(book: Book, key: str) -> list[Line]:
-    """The lines of MaC-Cal where others than vanilla are measured; all where there are none."""
+    """The lines of MaC-Cal where others than vanilla are measured; all where there are none.
+
+    Of settings and methods the largest table without a gap: while rows still come in, a setting
+    with few of the methods is judged by itself, and does not leave these few to all.
+    """
     ours = lines_of(book, OURS, book.settings, key)
+    found = {line.setting: others_in(book, line.setting, key) for line in ours}
+    ordered = sorted(found, key=lambda setting: len(found[setting]), reverse=True)
+    largest, chosen = 1, ordered
+    for count in range(1, len(ordered) + 1):
+        shared = set.intersection(*(found[setting] for setting in ordered[:count]))
+        if count * len(shared) >= largest:
+            largest, chosen = count * len(shared), ordered[:count]
+    return [line for line in ours if line.setting in chosen]
+
+
+def others_in(book: Book, setting: Setting, key: str) -> set[str]:
+    """The methods that are measured there beside vanilla and MaC-Cal."""
     others = [name for name in TITLES if name not in BESIDE]
-    found = []
-    for line in ours:
-        if any(lines_of(book, name, [line.setting], key) for name in others):
-            found.append(line)
-    return found or ours
+    return {name for name in others if lines_of(book, name, [setting], key)}
 
 
 def measured_everywhere(

@@ -5,11 +5,19 @@ points(0.0142), chance(0.0004)                    '1.42', 'p < 0.001'
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from maccal.bench.paper import TITLES, YARDSTICKS
 
 NAMES = {**TITLES, **YARDSTICKS, "maccal": "MaC-Cal"}
+# by method, what the lines of its other reading (readings.py) are called in a book
+PRINTED = "maccal,as_printed,training"
+VARIANTS: Mapping[str, str] = {
+    "maccal": PRINTED,
+    "tst": "tst,as_in_maccal",
+    "vtst": "vtst,as_in_maccal",
+    "mmce": "mmce,weight=1,form=unweighted",
+}
 SETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "tiny-imagenet": "Tiny-ImageNet"}
 
 

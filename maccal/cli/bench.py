@@ -3,6 +3,7 @@
 Stops and goes on anywhere.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,8 @@ import tyro
 from rich.table import Table
 
 from maccal.bench.executors import Local, Ray, work
-from maccal.bench.grids import GRIDS, SCALES, Job, Rows, State, collect, jobs, plan, remaining
+from maccal.bench.grids import GRIDS, Job, Rows, State, collect, jobs, plan, remaining
+from maccal.bench.scales import SCALES
 from maccal.cli.flags import refuse
 from maccal.cli.output import answer, note, tell
 from maccal.distributed import held, joined
@@ -55,6 +57,8 @@ def bench(
     grids: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="GRID ...")],
     scale: str = "paper",
     seeds: tuple[int, ...] = (1, 2, 3),
+    only: tuple[str, ...] = (),
+    data: tuple[str, ...] = (),
     show_plan: Annotated[bool, tyro.conf.arg(name="plan")] = False,
     executor: Literal["local", "ray"] = "local",
     workers: int | None = None,
@@ -73,6 +77,9 @@ def bench(
         scale: paper is the paper's protocol; full the same grid with a small network, trained on
             all images for minutes; cpu on subsets, with the recorded rows' earlier settings.
         seeds: numbers; every run is made with each; a scale may have methods with the first alone.
+        only: methods, such as vanilla mixup+maccal: of the grids the runs of these alone, in every
+            reading, and the stage I that they need. By default all.
+        data: data sets, such as cifar10, likewise.
         show_plan: say what is there, what is missing and what it will cost, and make nothing.
         executor: processes on this machine, or a Ray cluster.
         workers: number of processes at a time on this machine, which share its cores; by default 1.
@@ -88,11 +95,14 @@ def bench(
         refuse("a Ray cluster, only to --executor local", workers=workers)
     if not grids:
         raise ValueError(f"no table or figure; name one or more of {', '.join(GRIDS)}, or all")
-    wanted = jobs(grids, scale, seeds)
+    chosen = partial(jobs, scale=scale, seeds=seeds, only=only, data=data)
+    wanted = chosen(grids)
+    if (only or data) and not wanted:
+        raise ValueError(f"{' and '.join(grids)} at --scale {scale} has no such runs; see --plan")
     file = results / f"bench-{scale}.jsonl"
     recorded = read(file)
     if show_plan:
-        show(scale, seeds, runs, recorded, grids)
+        show(scale, chosen, runs, recorded, grids)
         return
     place = Place(runs.absolute(), root and root.absolute(), SCALES[scale].shifted)
     who = Local(workers or 1) if executor == "local" else Ray(address, gpus=gpus)
@@ -134,7 +144,7 @@ def read(file: Path) -> Rows:
 
 def show(
     scale: str,
-    seeds: tuple[int, ...],
+    chosen: Callable[[str], list[Job]],
     runs: Path,
     recorded: Rows,
     grids: tuple[str, ...],
@@ -143,7 +153,7 @@ def show(
     names = [*GRIDS, "all"] if "all" in grids else grids
     grids_found = []
     for name in names:
-        found = plan(jobs(name, scale, seeds), runs, recorded)
+        found = plan(chosen(name), runs, recorded)
         hours = (
             "unknown until one like it is done"
             if found.seconds is None

@@ -127,6 +127,7 @@ def where(setting: Setting) -> str:
 
 
 TEMPLATES.filters["where"] = where
+TEMPLATES.filters["titled"] = title_of
 
 
 def policy(script: str) -> str:

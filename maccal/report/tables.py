@@ -16,7 +16,7 @@ from maccal.bench import paper
 from maccal.bench.ablations import READINGS, ablated
 from maccal.bench.lines import Book, Line, Rows, Setting
 from maccal.bench.paper import TITLES, YARDSTICKS
-from maccal.bench.titles import SETS, title
+from maccal.bench.titles import PRINTED, SETS, VARIANTS, title
 from maccal.report.cells import Column, Entry, Sheet, percent, sheet
 
 LABELS = {
@@ -32,6 +32,13 @@ SHIFTED = {
     "accuracy": ("accuracy", 1),
     "ece_pooled_mean": ("ECE, pooled", -1),
     "ece": ("ECE, mean", -1),
+}
+# Table 3: what follows a method, and what its columns add to their names
+FOLLOWS = {"": "", "+maccal": " + MaC-Cal", f"+{PRINTED}": " + MaC-Cal as printed"}
+# below the steps of Table 5
+WHOLE = {
+    "maccal": "the default here: all of it, with a linear head",
+    PRINTED: "as printed: Eq. 12 on the retention, all weights at inference",
 }
 UP = ("accuracy", "auroc")  # better when larger
 
@@ -100,8 +107,17 @@ def methods_of(name: str) -> list[str]:
 
 
 def with_yardsticks(book: Book, methods: Sequence[str]) -> list[str]:
-    """And, below the paper's methods, the yardsticks that were measured."""
-    return [*methods, *(name for name in YARDSTICKS if measured(book, [name]))]
+    """And, below the paper's methods, the yardsticks that were measured, and other readings."""
+    beside = [*YARDSTICKS, *(VARIANTS[name] for name in methods if name in VARIANTS)]
+    return [*methods, *(name for name in beside if measured(book, [name]))]
+
+
+def label(book: Book, variant: str) -> str:
+    """What its lines are called, with what stands beside the name: settings that are not its own
+    today, or another reading.
+    """
+    titles = {line.made.title for line in book.lines if line.variant == variant}
+    return titles.pop().replace("\n", ", ") if len(titles) == 1 else title(variant)
 
 
 def lines_of(book: Book, settings: Sequence[Setting], variant: str) -> list[Line | None]:
@@ -117,7 +133,7 @@ def table1(book: Book) -> Sheet:
         for setting in settings:
             line = book.get(setting, method)
             entries.append(percent([line], "ece", printed_ece(method, setting)))
-        rows.append((title(method), entries))
+        rows.append((label(book, method), entries))
     about = (
         "ECE in per cent. Beside a network that the paper does not have stands (≈) the mean of its "
         "networks on that data set."
@@ -137,7 +153,7 @@ def ood(book: Book) -> Sheet:
             lines = lines_of(book, where[data], method)
             printed = paper.published("ood", method=method, data=data.data)
             entries.append(percent(lines, f"ood.mean.{key}", printed, key))
-        rows.append((title(method), entries))
+        rows.append((label(book, method), entries))
     about = (
         "Telling images from elsewhere, in per cent: the mean over SVHN and the other CIFAR. "
         "The paper does not name its networks."
@@ -148,20 +164,24 @@ def ood(book: Book) -> Sheet:
 def combine(book: Book) -> Sheet:
     methods = methods_of("combine")
     where = sets_of(book, methods, tuple(SETS))
-    # the paper's numbers with MaC-Cal have names that end in _ours
-    kinds = [("accuracy", False), ("accuracy", True), ("ece", False), ("ece", True)]
-    cells = list(product(where, kinds))
+    follows = list(FOLLOWS)
+    if not measured(book, [f"{method}+{PRINTED}" for method in methods]):
+        follows.remove(f"+{PRINTED}")
+    cells = list(product(where, ("accuracy", "ece"), follows))
     columns = []
-    for data, (key, ours) in cells:
-        columns.append(Column(data.title, LABELS[key] + " + MaC-Cal" * ours))
+    for data, key, second in cells:
+        columns.append(Column(data.title, LABELS[key] + FOLLOWS[second]))
     rows = []
     for method in methods:
         entries = []
-        for data, (key, ours) in cells:
-            lines = lines_of(book, where[data], method + "+maccal" * ours)
+        for data, key, second in cells:
+            lines = lines_of(book, where[data], method + second)
             printed = paper.published("combine", method=method, data=data.data)
-            entries.append(percent(lines, key, printed, key + "_ours" * ours))
-        rows.append((title(method), entries))
+            if second == f"+{PRINTED}":
+                printed = None  # the paper's number stands beside MaC-Cal's own
+            # the paper's numbers with MaC-Cal have names that end in _ours
+            entries.append(percent(lines, key, printed, key + "_ours" * (second == "+maccal")))
+        rows.append((label(book, method), entries))
     about = (
         "In per cent, a method alone and with MaC-Cal; the mean over the networks on each data set."
     )
@@ -173,8 +193,9 @@ def cost(book: Book) -> Sheet:
     settings = networks(book, "cost", methods)
     columns = [Column(setting.title, setting.model) for setting in settings]
     rows = []
-    for method in methods:
-        rows.append((title(method), [seconds(book, setting, method) for setting in settings]))
+    for method in with_yardsticks(book, methods):
+        entries = [seconds(book, setting, method) for setting in settings]
+        rows.append((label(book, method), entries))
     about = (
         "Seconds of the whole training, both stages, median over seeds, on a machine that may have "
         "had other work; the paper's on its own."
@@ -215,9 +236,10 @@ def ablation(book: Book) -> Sheet:
             printed = paper.published("ablation", row=step, data=setting.data)
             entries.append(percent([lines[number] if lines else None], key, printed))
         rows.append((step_label(component, number, reading), entries))
-    default = [percent([book.get(setting, "maccal")], key) for setting, key in cells]
-    if any(math.isfinite(entry.value) for entry in default):
-        rows.append(("the default here: all of it, with a linear head", default))
+    for variant, words in WHOLE.items():
+        entries = [percent([book.get(setting, variant)], key) for setting, key in cells]
+        if any(math.isfinite(entry.value) for entry in entries):
+            rows.append((words, entries))
     about = (
         "In per cent; each line adds to the one above, up to the paper's whole method. Masks "
         "multiply the weights in the forward pass, unless a line says that they grow again. The "
@@ -238,7 +260,7 @@ def shift(book: Book) -> Sheet:
         entries = []
         for data, key in cells:
             entries.append(percent(lines_of(book, where[data], method), f"shift.overall.{key}"))
-        rows.append((title(method), entries))
+        rows.append((label(book, method), entries))
     about = (
         "Under fifteen corruptions at five severities, in per cent. Pooled: the ECE of all "
         "corruptions of a severity together, in which opposite errors of two corruptions cancel; "

@@ -223,7 +223,7 @@ def test_tiny_imagenet_is_judged_by_itself():
     assert "at a scale that has this data set" in claim(elsewhere, start).evidence
     found = claim([*elsewhere, *tiny], start)
     assert found.verdict == "holds"
-    assert "2.00 % over 1 setting" in found.evidence
+    assert "2.00 % over Tiny-ImageNet" in found.evidence
     assert claim([*elsewhere, *tiny[:4], tiny[-1]], start).verdict == "not judged"
 
 
@@ -339,3 +339,36 @@ def test_every_sweep_of_gamma_counts():
 
 def test_the_worst_of_several_verdicts_counts():
     assert set(ORDER) == {"holds", "does not hold", "cannot be told", "not judged"}
+
+
+def test_few_methods_on_a_new_data_set_leave_the_others_their_rank():
+    """The largest table without a gap is ranked; what is not in it is named."""
+    names = ("vanilla", "maccal", "plp", "ls", "mixup", "fl")
+    rows = [row(name, ece=0.01 * n, data="cifar10") for n, name in enumerate(names, 1)]
+    begun = [row(name, ece=0.2, data="cifar100") for name in ("vanilla", "maccal", "plp")]
+    found = standing(rows + begun)
+    assert [setting.data for setting in found.settings] == ["cifar10"]
+    assert [setting.data for setting in found.apart] == ["cifar100"]
+    assert set(found.ranks) == set(names)
+    assert "tst" in found.absent
+    assert not set(names) & set(found.absent)
+    evidence = claim(rows + begun, "MaC-Cal has the lowest ECE of all methods, averaged").evidence
+    assert evidence.startswith("2.00 % over CIFAR-10; lowest of 5 others: Vanilla, 1.00 %")
+    # one method that failed on the second set costs that method, not the set
+    most = [row(name, ece=0.2, data="cifar100") for name in names if name != "fl"]
+    found = standing(rows + most)
+    assert [setting.data for setting in found.settings] == ["cifar10", "cifar100"]
+    assert "fl" in found.absent
+
+
+def test_combinations_are_judged_where_most_of_them_are():
+    """A method that has begun on another data set alone does not mix it in."""
+    rows = []
+    for name in ("ls", "fl", "mixup"):
+        rows += [row(name, ece=0.10), row(f"{name}+maccal", ece=0.02)]
+    rows += [row("ls", ece=0.10, data="cifar100"), row("ls+maccal", ece=0.5, data="cifar100")]
+    found = claim(rows, "Adding MaC-Cal to any")
+    assert found.verdict == "not judged"
+    assert "over CIFAR-10: LS −8.00 points" in found.evidence
+    assert "Not measured everywhere: ACLS, MbLS, MIT, FLSD, DFL, CPC, MMCE." in found.evidence
+    assert "Really lower in 3 of 3 comparisons" in found.evidence

@@ -131,14 +131,15 @@ def test_stopped_and_gone_on_with(tmp_path):
 GRID = """
 import sys
 from pathlib import Path
-from maccal.bench import grids as benchmark
+from maccal.bench import grids
+from maccal.bench.scales import Scale
 from maccal.cli import bench as bench_verb
 from maccal.training.recipe import Recipe
 recipe = Recipe(epochs=2, padding=0, flip=False, precision="fp32")
 small = {"digits": ("resnet8",)}
-scale = benchmark.Scale(small, {"digits": 100}, {"digits": recipe}, readings=False)
+scale = Scale(small, {"digits": 100}, {"digits": recipe}, readings=False)
 tiny = {"tiny": scale}
-benchmark.SCALES = bench_verb.SCALES = tiny
+grids.SCALES = bench_verb.SCALES = tiny
 folder = Path(sys.argv[1])
 bench_verb.bench(("cost",), "tiny", (1,), workers=2, runs=folder / "runs", results=folder)
 """

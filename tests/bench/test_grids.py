@@ -9,17 +9,15 @@ from maccal.bench import paper
 from maccal.bench.grids import (
     GAMMAS,
     GRIDS,
-    HOUR,
-    SCALES,
-    SEEDED,
     Job,
-    Scale,
     collect,
     jobs,
     plan,
     remaining,
 )
 from maccal.bench.lines import Book
+from maccal.bench.scales import SCALES, SEEDED
+from maccal.bench.titles import VARIANTS
 from maccal.calibration.stage2 import ABLATION, Stage2
 from maccal.cli.bench import bench
 from maccal.data import DATASETS
@@ -27,7 +25,7 @@ from maccal.evaluation.row import Row, write_row
 from maccal.io import write_json
 from maccal.methods.registry import METHODS, YARDSTICKS
 from maccal.models import MODELS
-from maccal.training.recipe import RECIPES, Recipe
+from maccal.training.recipe import RECIPES
 
 
 def names(grid, scale="paper", seeds=(1,)):
@@ -157,25 +155,7 @@ def test_a_recorded_row_of_another_run_does_not_count(tmp_path):
     assert job.state(tmp_path, {name: Row(name, error="no room")}) == "missing"
 
 
-ALL_IMAGES = Recipe(epochs=16, schedule="cosine", watch=100)
-FULL = Scale(
-    {"cifar10": ("resnet10",), "cifar100": ("resnet10",), "tiny-imagenet": ("resnet10",)},
-    {},
-    {"cifar10": ALL_IMAGES, "cifar100": ALL_IMAGES, "tiny-imagenet": ALL_IMAGES},
-    alphas=(0.2, 1.0, 5.0),
-    shifted=2_000,
-    more_seeds={"cifar10": SEEDED, "cifar100": SEEDED},
-    trials={name: replace(ALL_IMAGES, epochs=epochs) for name, epochs in HOUR.items()},
-)
-
-
-@pytest.fixture
-def full(monkeypatch):
-    """A scale on which most methods have one seed."""
-    monkeypatch.setitem(SCALES, "full", FULL)
-
-
-def test_more_seeds_for_some_methods_alone(full):
+def test_more_seeds_for_some_methods_alone():
     """With seeds 2 and 3 the nine methods on the two CIFARs, with their own settings."""
     first = {job.config.name for job in jobs("all", "full", (1,))}
     every = jobs("all", "full", (1, 2, 3))
@@ -196,7 +176,7 @@ def test_more_seeds_for_some_methods_alone(full):
     assert alone == {job.config.name for job in later}
 
 
-def test_tiny_imagenet_and_the_papers_networks_have_one_seed(full):
+def test_tiny_imagenet_and_the_papers_networks_have_one_seed():
     tiny = [job for job in jobs("table1", "full", (1, 2, 3)) if "tiny" in job.config.data]
     assert {job.config.method for job in tiny} == {*METHODS, "temperature"}
     assert {job.config.seed for job in tiny} == {1}
@@ -216,7 +196,7 @@ def test_the_papers_networks_at_each_scale():
     assert jobs("networks", "cpu", (1,)) == []
 
 
-def test_the_plan_counts_the_seeds_there_are(full, tmp_path, capsys, monkeypatch):
+def test_the_plan_counts_the_seeds_there_are(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "150")
     places = {"runs": tmp_path, "results": tmp_path}
     bench(("all",), "full", (1, 2, 3), show_plan=True, **places)
@@ -227,6 +207,46 @@ def test_the_plan_counts_the_seeds_there_are(full, tmp_path, capsys, monkeypatch
     assert len(table) == 3 * 17 + 2 * 2 * len(SEEDED)
     for name, count in counts.items():
         assert count == len(jobs(name, "full", (1, 2, 3)))
+
+
+def test_tiny_imagenet_trains_longer_and_its_runs_have_plain_names():
+    """Of the 40 classes that are there; no run says what a cosine rate does not use."""
+    for job in jobs("all", "full", (1,)):
+        changes = job.config.recipe_changes
+        if "tiny" in job.config.data:
+            assert changes == ["epochs=30", "schedule=cosine"]
+        elif job.config.model == "resnet10":
+            assert changes == ["epochs=16", "schedule=cosine"]
+        assert "drops" not in job.config.name
+
+
+def test_some_methods_and_data_sets_alone():
+    """In every reading, and with the stage I that they need."""
+    found = jobs("all", "full", (1, 2), only=("mixup", "vanilla+maccal"), data=("cifar100",))
+    assert {job.config.data for job in found} == {"cifar100"}
+    methods = {(job.config.method, job.config.seed) for job in found}
+    assert methods == set(product(("vanilla", "maccal", "mixup"), (1, 2)))
+    every = {job.config.name: job for job in jobs("all", "full", (1, 2))}
+    for job in found:
+        # a stage I that is but needed is measured no further
+        wanted = frozenset() if job.config.method == "vanilla" else every[job.config.name].extras
+        assert job.extras == wanted
+    readings = {job.config.described_method for job in found}
+    assert {"maccal,as_printed,training", "maccal,mixed"} <= readings
+    assert jobs("gamma", "cpu", (1,), data=("cifar10",), only=("plp",)) == []
+    # one after the other they make the whole
+    parts = [jobs("table1", "cpu", (1,), data=(name,)) for name in ("cifar10", "cifar100")]
+    whole = {job.config.name for job in jobs("table1", "cpu", (1,))}
+    assert {job.config.name for part in parts for job in part} == whole
+
+
+def test_what_cannot_be_asked_for(tmp_path):
+    with pytest.raises(ValueError, match="no method 'vanila'; the methods are vanilla, acls"):
+        jobs("all", "full", (1,), only=("vanila",))
+    with pytest.raises(ValueError, match="no data 'tiny-imagenet' at this scale; it has cifar10, "):
+        jobs("all", "cpu", (1,), data=("tiny-imagenet",))
+    with pytest.raises(ValueError, match="ood at --scale full has no such runs"):
+        bench(("ood",), "full", only=("ls",), runs=tmp_path, results=tmp_path)
 
 
 def test_unknown_names():
@@ -250,6 +270,7 @@ def test_other_readings_stand_beside():
     """
     table = described("table1")
     beside = {"tst,as_in_maccal", "vtst,as_in_maccal", "maccal,as_printed,training"}
+    assert set(VARIANTS.values()) - set(table) == set()
     assert beside | {"tst", "vtst", "maccal", "mmce", "mmce,weight=1,form=unweighted"} <= set(table)
     for grid in GRIDS:
         made = [job.config for job in jobs(grid, "paper", (1,)) if job.config.plan.second]

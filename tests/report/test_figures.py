@@ -9,8 +9,9 @@ import pytest
 from matplotlib.figure import Figure
 from pictures import saved
 
-from maccal.bench.grids import GAMMAS, GRIDS, SCALES, jobs
+from maccal.bench.grids import GAMMAS, GRIDS, jobs
 from maccal.bench.lines import Book, Setting
+from maccal.bench.scales import SCALES
 from maccal.bench.titles import set_title, title
 from maccal.evaluation import masks as geometry
 from maccal.evaluation.older import changes, stages

@@ -23,6 +23,7 @@ from maccal.report.figures.methods import (
 )
 from maccal.report.figures.selection import (
     Spreads,
+    as_before,
     comparable,
     left_out,
     needed,
@@ -52,6 +53,7 @@ class Leaderboard:
     methods: tuple[str, ...]
     panels: tuple[Panel, ...]
     left_out: tuple[str, ...]  # methods that lack a run in some setting
+    ways: str = ""  # in words: whose settings are not their own of today
 
 
 def prepare_leaderboard(rows: Rows) -> Leaderboard:
@@ -78,7 +80,7 @@ def prepare_leaderboard(rows: Rows) -> Leaderboard:
     for number, setting in enumerate(settings):
         eces = spreads([[groups[name][number]] for name in order], "ece")
         panels.append(Panel(setting, eces, printed(setting.data, order)))
-    return Leaderboard(tuple(order), tuple(panels), left_out(lines, order))
+    return Leaderboard(tuple(order), tuple(panels), left_out(lines, order), as_before(lines))
 
 
 def run_everywhere(lines: Sequence[Line], settings: Sequence[Setting]) -> dict[str, list[Line]]:
@@ -127,7 +129,7 @@ def plot_leaderboard(data: Leaderboard, theme: Theme | None = None) -> Figure:
     for first in grid[:, 0]:
         name_methods(first, data.methods, theme)
     seeds = np.concatenate([panel.ece.seeds for panel in data.panels])
-    note(figure, theme, handles(theme), bars_say(seeds) + without(data.left_out))
+    note(figure, theme, handles(theme), bars_say(seeds) + data.ways + without(data.left_out))
     return figure
 
 

@@ -127,6 +127,17 @@ def left_out(lines: Iterable[Line], shown: Iterable[str]) -> tuple[str, ...]:
     return tuple(in_order({line.method for line in lines} - set(shown)))
 
 
+def as_before(lines: Iterable[Line]) -> str:
+    """What a figure says of methods whose own settings were others when their rows were made."""
+    said: dict[str, list[str]] = {}
+    for line in lines:
+        for word in line.made.said:
+            names = said.setdefault(word.replace("_", " "), [])
+            if title(line.method) not in names:
+                names.append(title(line.method))
+    return "".join(f"; {', '.join(names)}: {word}" for word, names in said.items())
+
+
 def without(methods: Iterable[str]) -> str:
     """What a figure says of methods that it leaves out.
 
