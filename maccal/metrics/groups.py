@@ -25,6 +25,7 @@ from maccal.metrics.bins import Bins
 from maccal.metrics.counts import clopper_pearson, holm
 from maccal.metrics.inputs import (
     Array,
+    Labels,
     as_tensor,
     check_confidence,
     check_labels,
@@ -67,7 +68,7 @@ def columns(first: str, rate: str, said: str) -> tuple[Column, ...]:
 def by_group(
     probs: Array | None = None,
     labels: Array | None = None,
-    groups: Array | None = None,
+    groups: Labels | None = None,
     *,
     logits: Array | None = None,
     bins: int = 15,
