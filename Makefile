@@ -29,6 +29,7 @@ lint: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy tests/typed.py
 	$(BIN)/mypy --allow-untyped-calls --no-warn-unused-ignores benchmarks
 	$(BIN)/mypy --allow-untyped-calls --no-warn-unused-ignores examples
 

@@ -32,6 +32,9 @@ FEATURES = {
     "losses that calibrate in training": r"focal|mmce|label_?smooth|logitnorm",
     "conformal sets": r"conformal|split_?predictor",
     "risk against coverage": r"aurc|risk_?cov|selective",
+    "answers at a promised risk, else none": r"risk_?control|abstain|ltt_?control",
+    "calibration of every group, corrected for their number": r"(by|per)_?group|group_?(ece|cal)",
+    "an alarm in use that may be looked at any time": r"risk_?monitor|martingale|drift",
     "scores out of distribution": r"energy_?based|max_?softmax|fpr95|(^|_)ood|out_of_dist",
     "posterior over weights or ensembles": r"laplace$|deep_?ensemble|bayes",
     "regression": r"regressor|regression",
@@ -119,6 +122,22 @@ CALLS: dict[str, dict[str, str]] = {
             "import maccal\n"
             "sets = maccal.ConformalSets('aps', coverage=0.9).fit(probs[:1000], labels[:1000])\n"
             "answer = sets.predict(probs[1000:]).sum(1).mean()"
+        ),
+        "answers at a promised risk, else none": (
+            "import maccal\n"
+            "answering = maccal.AbstainingClassifier(risk=0.2).fit(probs[:1000], labels[:1000])\n"
+            "answer = answering.measure(probs[1000:], labels[1000:])"
+        ),
+        "calibration of every group, corrected for their number": (
+            "import maccal\n"
+            "lines = maccal.by_group(probs, labels, np.arange(2000) % 2)\n"
+            "answer = [line['p_holm'] for line in lines]"
+        ),
+        "an alarm in use that may be looked at any time": (
+            "import maccal, tempfile\n"
+            "watch = maccal.Monitor.create(tempfile.mkdtemp() + '/state')\n"
+            "watch.add(probs, labels)\n"
+            "answer = watch.standing().fired"
         ),
         "risk against coverage": (
             "from maccal.metrics import aurc\nanswer = aurc(confidence, correct)"
@@ -346,6 +365,23 @@ CALLS: dict[str, dict[str, str]] = {
             "from sklearn.linear_model import LogisticRegression\n"
             "answer = VennAbersCalibrator(LogisticRegression(), random_state=0)"
             ".fit(z_train, y_train).predict_proba(z_train)[0]"
+        ),
+        "answers at a promised risk, else none": (
+            "from mapie.risk_control import MultiClassificationLTTController\n"
+            "from mapie.risk_control.risks import build_precision_ovr\n"
+            "from sklearn.linear_model import LogisticRegression\n"
+            "trained = LogisticRegression().fit(z_train[:500], y_train[:500])\n"
+            "control = MultiClassificationLTTController(\n"
+            "    trained.predict_proba, build_precision_ovr(list(range(5))), [0.5] * 5\n)\n"
+            "control.calibrate(z_train[500:], y_train[500:])\n"
+            "answer = control.best_predict_param"
+        ),
+        "an alarm in use that may be looked at any time": (
+            "from mapie.exchangeability_testing import RiskMonitoring\n"
+            "watch = RiskMonitoring(risk='accuracy', warn=False)\n"
+            "watch.compute_threshold(y_train[:500], y_train[:500])\n"
+            "watch.update(y_train[500:], 0 * y_train[500:])\n"
+            "answer = bool(watch.harmful_shift_detected)"
         ),
         "conformal sets": (
             "from mapie.classification import SplitConformalClassifier\n"

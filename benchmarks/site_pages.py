@@ -13,10 +13,14 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from findings import findings
+from findings import RAN, findings, words
 from markdown_table import table
 
 import maccal
+from maccal.bench.lines import Book, average
+from maccal.bench.standing import lines_of, standing
+from maccal.cli.bench import read
+from maccal.methods import METHODS as ROWS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -37,10 +41,12 @@ Row = dict[str, Any]
 class Starts:
     """The rows of results/starts.jsonl, of the networks on which nothing was chosen."""
 
-    def __init__(self) -> None:
+    def __init__(self, images: bool = False) -> None:
+        """With images, of image networks alone: those that were corrupted too."""
         lines = (RESULTS / "starts.jsonl").read_text(encoding="utf-8").splitlines()
         rows = [json.loads(line) for line in lines]
-        self.rows = [row for row in rows if row["network"] not in CHOSEN_ON]
+        kept = {row["network"] for row in rows if "shift" in row or not images}
+        self.rows = [row for row in rows if row["network"] in kept - CHOSEN_ON]
 
     def of(self, method: str, labels: int) -> dict[str, list[Row]]:
         """By network; as trained and as printed use no labels."""
@@ -68,6 +74,10 @@ class Starts:
 
 
 HEAD = ("", "accuracy", "ECE", "NLL")
+NO_LABEL = """### No held-out label
+
+Image networks alone, whose feedback is changed training images. For tables and texts no good view
+is known: use a known accuracy there, such as that of cross-validation."""
 
 
 def of_labels(starts: Starts, labels: int) -> str:
@@ -79,7 +89,7 @@ def of_labels(starts: Starts, labels: int) -> str:
         best = min(methods, key=lambda method: starts.mean(method, labels, key))
         low[key] = WORDS[best]
     count = len(starts.networks(labels))
-    title = f"### {labels:,} held-out labels" if labels else "### No held-out label"
+    title = f"### {labels:,} held-out labels" if labels else NO_LABEL
     said = f"Mean of {count} networks. Lowest ECE: {low['ece']}. Lowest NLL: {low['nll']}."
     return f"{title}\n\n{table(HEAD, lines)}\n\n{said}"
 
@@ -109,15 +119,38 @@ def which() -> str:
     posthoc = json.loads((RESULTS / "posthoc.json").read_text(encoding="utf-8"))["quality"]
     names = sorted({row["network"] for row in posthoc})
     sections = [
-        *(of_labels(starts, labels) for labels in (5000, 500, 100, 0)),
+        *(of_labels(starts, labels) for labels in (5000, 500, 100)),
+        of_labels(Starts(images=True), 0),
         "## From outputs alone",
         "Each fitted on one half of the rows and measured on the other, both ways; lowest NLL"
         " first. An NLL of inf is a label that was given the probability 0.",
         *(of_posthoc(name, posthoc) for name in names),
     ]
     seconds = [starts.mean(method, 5000, "seconds") for method in ("fresh head", "MaC-Cal")]
-    top = WHICH.format(gaps="\n".join(gaps), times=seconds[0] / seconds[1])
-    return top + "\n\n".join(sections) + "\n"
+    trained, measured = while_training()
+    top = WHICH.format(gaps="\n".join(gaps), times=seconds[0] / seconds[1], trained=trained)
+    return top + "\n\n".join([*sections, *measured]) + "\n"
+
+
+def while_training() -> tuple[str, list[str]]:
+    """Which method of stage I has the lowest ECE, and which is right most often; their table."""
+    scales = [scale for scale in RAN if (RESULTS / f"bench-{scale}.jsonl").exists()]
+    book = Book.of(read(RESULTS / f"bench-{scales[0]}.jsonl").values())
+    stands = standing(book)
+    found: dict[str, list[float]] = {}
+    for name in sorted(stands.eces, key=lambda name: stands.eces[name]):
+        if ROWS[name.split(",")[0]].second is None:
+            lines = lines_of(book, name, stands.settings, "ece")
+            found[words(lines[0])] = [average(lines, key) for key in ("accuracy", "ece", "nll")]
+    shown = []
+    for name, (accuracy, ece, nll) in found.items():
+        shown.append([name, f"{100 * accuracy:.2f} %", f"{100 * ece:.2f} %", f"{nll:.3f}"])
+    right = max(found, key=lambda name: found[name][0])
+    said = f"in our rows {next(iter(found))} has the lowest ECE and {right} the highest accuracy"
+    where = " and ".join(setting.title for setting in stands.settings)
+    about = f"Scale `{scales[0]}`: means over {where}; none sees a held-out label. Intervals,"
+    more = f"{about} and what calibrating each of them adds: [What came out](findings.md)."
+    return said, ["## While training", more, table(HEAD, shown)]
 
 
 WHICH = """# Which method should I use
@@ -136,8 +169,8 @@ lower NLL below, but it may cost accuracy on single networks |
 | no held-out label, but images | `mc.calibrate(model, train)`, and read its warning |
 | no label, but a known accuracy | `mc.calibrate(model, train, accuracy=0.93)` |
 | a model whose predictions must not change | a temperature |
-| a network still to be trained | any of the [methods](methods/README.md), and calibrate it \
-afterwards |
+| a network still to be trained | {trained}; calibrate it afterwards whatever it is: \
+[the table](#while-training) |
 
 How much does the choice matter? Little, once there are labels; having some is what matters:
 
@@ -165,27 +198,30 @@ EVIDENCE = """# The paper's ambiguities, and our evidence
 No code of MaC-Cal is public, and its text can be read in more than one way. Each choice below is a
 named field of `Stage2`, so that you can run the other reading.
 
-| question | what the text says | what we do, and why |
-|---|---|---|
-| What does a mask do? | a product with the weights; the ablation makes sense only if masked \
-weights are really set to zero | the product, in the forward pass. Under it the paper's "gradient \
-restriction" is what differentiation does anyway. Setting weights to zero reproduces the direction \
-of the first three ablation rows, and costs accuracy |
-| How often is it drawn? | each epoch (text), each mini-batch (algorithm) | each mini-batch; with \
-masks as a product the two hardly differ |
-| Which weights serve at inference? | deterministic; no scaling is mentioned | the expected ones, \
-keep times W. Unscaled weights make logits too large by 1 / keep, and the network surer than ever |
-| Does the feedback move the share kept, or the share dropped? | both, in different places; both \
-start at one half, which hides it | the share dropped. As printed, an overconfident network keeps \
-more, gets surer, and runs to keep = 1 within ten epochs |
-| Accuracy and confidence of what? | "the training set" | of the classifier as it will be \
-deployed, on held-out rows where there are some. On the masked passes the loop is not stable |
-| How large is gamma? | between 0 and 1, said to matter little | it matters: the right one is near \
-test over training accuracy, which is unknown without labels. With held-out rows it is 1 |
-| Where does stage II start? | a new two-layer head at random | the trained classifier: a new one \
-forgets what stage I learnt |
-| At which rate? | 0.1, constant | a small one that falls to zero; a constant 0.1 cost a network \
-with 100 classes a quarter of its accuracy |
+| question | field | what the text says | what we do, and why |
+|---|---|---|---|
+| What does a mask do? | `masking`, `restrict` | a product with the weights; the ablation makes \
+sense only if masked weights are really set to zero | the product, in the forward pass. Under it \
+the paper's "gradient restriction" is what differentiation does anyway. Setting weights to zero \
+reproduces the direction of the first three ablation rows, and costs accuracy |
+| How often is it drawn? | `refresh` | each epoch (text), each mini-batch (algorithm) | each \
+mini-batch; with masks as a product the two hardly differ |
+| Which weights serve at inference? | `inference` | deterministic; no scaling is mentioned | the \
+expected ones, keep times W. Unscaled weights make logits too large by 1 / keep, and the network \
+surer than ever |
+| Does the feedback move the share kept, or the share dropped? | `adapt` | both, in different \
+places; both start at one half, which hides it | the share dropped. As printed, an overconfident \
+network keeps more, gets surer, and runs to keep = 1 within ten epochs |
+| Accuracy and confidence of what? | `statistics` | "the training set" | of the classifier as it \
+will be deployed, on held-out rows where there are some. On the masked passes the loop is not \
+stable |
+| How large is gamma? | `gamma` | between 0 and 1, said to matter little | it matters: the right \
+one is near test over training accuracy, which is unknown without labels. With held-out rows it \
+is 1 |
+| Where does stage II start? | `start`, `hidden` | a new two-layer head at random | the trained \
+classifier: a new one forgets what stage I learnt |
+| At which rate? | `lr`, `schedule` | 0.1, constant | a small one that falls to zero; a constant \
+0.1 cost a network with 100 classes a quarter of its accuracy |
 
 ## What the readings score
 
@@ -282,6 +318,11 @@ API = """# API
 *Made by `benchmarks/site_pages.py` from the public names of the package and their docstrings.* \
 All of them are in `maccal` itself; the headings say where they live. `maccal.DATASETS`,
 `maccal.METHODS` and `maccal.MODELS` are dictionaries of what can be named on the command line.
+
+In the signatures an `Array` is a numpy array, a torch tensor, a list, or a column of pandas,
+pyarrow or polars; `Labels` are an `Array` of class indices, or names where `classes` has them in
+the order of the columns; `Same` is a tensor for a tensor and else a numpy array; `Inputs` is
+`"logits"` or `"probs"`. `calibrate` gives back a `Model` of the type that it was given.
 """
 
 PAGES: dict[str, Callable[[], str]] = {

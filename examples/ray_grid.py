@@ -25,7 +25,8 @@ from maccal.runs import Config
 from maccal.runs.making import make_run
 from maccal.training import Recipe
 
-METHODS = ("vanilla", "ls", "maccal")  # the name of MaC-Cal's stage I is vanilla
+# what a run is called, and the picture; stage I of MaC-Cal is vanilla
+METHODS = {"vanilla": "as trained", "ls": "label smoothing", "maccal": "MaC-Cal"}
 RECIPE = Recipe(epochs=6, batch_size=64, schedule="cosine", padding=0, flip=False)
 
 
@@ -51,8 +52,10 @@ def drawn(rows: dict[str, list[Row]]) -> Figure:
     for line, own in enumerate(rows.values()):
         axes.plot(errors(own), [line] * len(own), "o", color="tab:blue", alpha=0.5)
         axes.plot(mean(errors(own)), line, "|", color="black", markersize=16)
-    axes.set(yticks=range(len(rows)), yticklabels=list(rows), xlabel="ECE, %", xlim=(0, None))
-    axes.invert_yaxis()
+    titles = [METHODS[name] for name in rows]
+    axes.set(yticks=range(len(rows)), yticklabels=titles, xlabel="ECE, %", xlim=(0, None))
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_title("dots: seeds, bars: their mean", fontsize=9, loc="right")
     return figure
 
 

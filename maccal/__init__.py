@@ -11,6 +11,18 @@ from typing import TYPE_CHECKING
 from maccal.lazy import on_demand
 
 if TYPE_CHECKING:
+    from maccal import calibration as calibration
+    from maccal import data as data
+    from maccal import deployment as deployment
+    from maccal import evaluation as evaluation
+    from maccal import features as features
+    from maccal import methods as methods
+    from maccal import metrics as metrics
+    from maccal import models as models
+    from maccal import monitoring as monitoring
+    from maccal import report as report
+    from maccal import training as training
+    from maccal import trust as trust
     from maccal.calibration import (
         BetaCalibration,
         DirichletCalibration,
@@ -55,6 +67,8 @@ if TYPE_CHECKING:
     from maccal.report import reliability
     from maccal.training import Recipe, fit
     from maccal.trust import AbstainingClassifier, ConformalSets, set_summary
+
+    __version__: str
 
 __all__ = [
     "DATASETS",
@@ -159,8 +173,19 @@ HOMES = {
     "training": ("Recipe", "fit"),
     "trust": ("AbstainingClassifier", "ConformalSets", "set_summary"),
 }
-__getattr__ = on_demand(__name__, HOMES)
+found = on_demand(__name__, HOMES)
+
+if not TYPE_CHECKING:  # with it a type checker would believe in any name
+
+    def __getattr__(name: str) -> object:
+        if name == "__version__":
+            from importlib.metadata import (
+                version,
+            )  # not at once: it takes longer than all else here
+
+            return version("maccal")
+        return found(name)
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *HOMES]
+    return ["__version__", *__all__, *HOMES]

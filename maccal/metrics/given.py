@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from maccal.metrics.arguments import Array, as_tensor, refuse_missing, shortened
+from maccal.metrics.arguments import Array, Labels, as_tensor, refuse_missing, shortened
 from maccal.metrics.inputs import Same, blocks, first, like, matrix, not_finite
 
 Classes = Sequence[Any]  # names, or whole numbers, one for each column
@@ -75,7 +75,7 @@ def class_names(classes: Classes, columns: int | None = None) -> list[Any]:
     return names
 
 
-def class_indices(labels: Array, classes: Classes, columns: int | None = None) -> Array:
+def class_indices(labels: Labels, classes: Classes, columns: int | None = None) -> Labels:
     """Labels as indices of the classes.
 
     With names as classes, labels that are whole numbers are indices already and stay as they are.

@@ -26,6 +26,7 @@ from maccal.metrics.counts import clopper_pearson, holm
 from maccal.metrics.given import Classes, class_indices
 from maccal.metrics.inputs import (
     Array,
+    Labels,
     as_tensor,
     check_confidence,
     check_labels,
@@ -68,8 +69,8 @@ def columns(first: str, rate: str, said: str) -> tuple[Column, ...]:
 
 def by_group(
     probs: Array | None = None,
-    labels: Any = None,
-    groups: Array | None = None,
+    labels: Labels | None = None,
+    groups: Labels | None = None,
     *,
     logits: Array | None = None,
     classes: Classes | None = None,

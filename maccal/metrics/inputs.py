@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from maccal.metrics.arguments import Array as Array
+from maccal.metrics.arguments import Labels as Labels
 from maccal.metrics.arguments import Same as Same
 from maccal.metrics.arguments import as_tensor as as_tensor
 

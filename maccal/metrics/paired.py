@@ -17,7 +17,7 @@ from torch import Tensor
 from maccal.metrics.arguments import check_bins, generator
 from maccal.metrics.binning import assign, equal_width_edges
 from maccal.metrics.given import Classes, plain
-from maccal.metrics.inputs import Array, check_confidence, top_label
+from maccal.metrics.inputs import Array, Labels, check_confidence, top_label
 from maccal.metrics.miscalibration import ece
 from maccal.metrics.resampling import LEVEL, Z, batches, centred
 from maccal.metrics.scores import as_scores, row_scores
@@ -42,7 +42,7 @@ class Difference(NamedTuple):
 def compare(
     first: Array,
     second: Array,
-    labels: Array,
+    labels: Labels,
     *,
     classes: Classes | None = None,
     normalise: bool = False,
@@ -64,8 +64,8 @@ def compare(
     (True, True, 0.0)
     """
     first, _ = plain(first, labels, normalise=normalise)
-    second, labels = plain(second, labels, classes=classes, normalise=normalise)
-    pair = RowNumbers.of(first, labels), RowNumbers.of(second, labels)
+    second, y = plain(second, labels, classes=classes, normalise=normalise)
+    pair = RowNumbers.of(first, y), RowNumbers.of(second, y)
     return compare_rows(*pair, bins=check_bins(bins), resamples=resamples, seed=seed)
 
 

@@ -29,6 +29,7 @@ from maccal.metrics.given import Classes, plain
 from maccal.metrics.inputs import (
     SUM_TOLERANCE,
     Array,
+    Labels,
     blocks,
     check_labels,
     check_logits,
@@ -69,7 +70,7 @@ class Stream:
     def of(
         cls,
         probs: Array | None = None,
-        labels: Array | None = None,
+        labels: Labels | None = None,
         *,
         logits: Array | None = None,
         classes: Classes | None = None,

@@ -22,6 +22,7 @@ from maccal.metrics.bins import Bins
 from maccal.metrics.given import Classes, plain
 from maccal.metrics.inputs import (
     Array,
+    Labels,
     blocks,
     check_confidence,
     check_labels,
@@ -208,7 +209,7 @@ def percent_range(numbers: Mapping[str, Any], key: str) -> str:
 
 def summary(
     probs: Array | None = None,
-    labels: Array | None = None,
+    labels: Labels | None = None,
     *,
     logits: Array | None = None,
     classes: Classes | None = None,

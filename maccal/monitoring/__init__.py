@@ -21,4 +21,5 @@ HOMES = {
     "settings": ("Settings",),
     "standing": ("Standing",),
 }
-__getattr__ = on_demand(__name__, HOMES)
+if not TYPE_CHECKING:
+    __getattr__ = on_demand(__name__, HOMES)

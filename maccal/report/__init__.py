@@ -16,4 +16,5 @@ HOMES = {
     "evaluation": ("evaluation_page",),
     "leaderboard": ("leaderboard_page",),
 }
-__getattr__ = on_demand(__name__, HOMES)
+if not TYPE_CHECKING:
+    __getattr__ = on_demand(__name__, HOMES)

@@ -22,7 +22,7 @@ from maccal.report.notebooks import new_figure
 
 if TYPE_CHECKING:  # the report draws rows, and need not wait for torch
     from maccal.metrics.given import Classes
-    from maccal.metrics.inputs import Array
+    from maccal.metrics.inputs import Array, Labels
 
 LEVEL = 0.95  # as in metrics.resampling
 Z = float(ndtri((1 + LEVEL) / 2))
@@ -110,7 +110,7 @@ def quantile(q: float, count: np.ndarray, p: np.ndarray) -> np.ndarray:
 @overload
 def reliability(
     probs: "Array | Mapping[str, Array]",
-    labels: "Array",
+    labels: "Labels",
     *,
     ax: None = None,
     title: str = "",
@@ -124,7 +124,7 @@ def reliability(
 @overload
 def reliability(
     probs: "Array | Mapping[str, Array]",
-    labels: "Array",
+    labels: "Labels",
     *,
     ax: Axes,
     title: str = "",
@@ -137,7 +137,7 @@ def reliability(
 
 def reliability(
     probs: "Array | Mapping[str, Array]",
-    labels: "Array",
+    labels: "Labels",
     *,
     ax: Axes | None = None,
     title: str = "",
@@ -171,7 +171,7 @@ def reliability(
 
 def prepare_model(
     probs: "Array",
-    labels: "Array",
+    labels: "Labels",
     bins: int,
     name: str,
     seed: int,
@@ -182,8 +182,8 @@ def prepare_model(
     from maccal.evaluation.evaluated import diagram_numbers
     from maccal.metrics.given import plain
 
-    probs, labels = plain(probs, labels, classes=classes, normalise=normalise)
-    sums, numbers = diagram_numbers(probs, labels, bins, seed)
+    probs, y = plain(probs, labels, classes=classes, normalise=normalise)
+    sums, numbers = diagram_numbers(probs, y, bins, seed)
     return prepare_reliability(sums, numbers, name)
 
 

@@ -27,7 +27,7 @@ from maccal.calibration.posthoc.inputs import shares as shares_of
 from maccal.calibration.posthoc.logistic import NoOptimum
 from maccal.calibration.posthoc.one_vs_rest import targets, together
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array, Same
+from maccal.metrics.inputs import Array, Labels, Same
 
 SAMPLE = 2048  # rows of each group in the sample
 POSSIBLE = np.log(0.05)
@@ -62,7 +62,7 @@ class BetaCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.inputs = inputs
         self.classes = classes
 
-    def fit(self, logits: Array, labels: Array) -> "BetaCalibration":
+    def fit(self, logits: Array, labels: Labels) -> "BetaCalibration":
         """Find the numbers; ValueError where a class can be told apart without a mistake."""
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         columns = both_columns(numbers, self.inputs)

@@ -42,7 +42,7 @@ from maccal.calibration.posthoc.logistic import (
     problem_of,
 )
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array, Same
+from maccal.metrics.inputs import Array, Labels, Same
 
 SHARES = (1.0, 0.1, 0.01, 1e-3, 1e-4)
 FOLDS = 3
@@ -150,7 +150,7 @@ class DirichletCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.off_diagonal = off_diagonal
         self.intercept = intercept
 
-    def fit(self, logits: Array, labels: Array) -> "DirichletCalibration":
+    def fit(self, logits: Array, labels: Labels) -> "DirichletCalibration":
         """Find the map, and the strengths where they are not given."""
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         classes = numbers.shape[1]

@@ -27,7 +27,7 @@ from maccal.calibration.posthoc.inputs import (
 )
 from maccal.calibration.posthoc.one_number import exact_temperature
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array, Same
+from maccal.metrics.inputs import Array, Labels, Same
 
 STEPS = 200
 SETTLED = 1e-11  # of the slope, in nats per unit of weight
@@ -57,7 +57,7 @@ class EnsembleTemperatureScaling(ClassifierMixin, BaseEstimator):  # type: ignor
         self.inputs = inputs
         self.classes = classes
 
-    def fit(self, logits: Array, labels: Array) -> "EnsembleTemperatureScaling":
+    def fit(self, logits: Array, labels: Labels) -> "EnsembleTemperatureScaling":
         """Find the temperature, then the weights; ValueError without a best temperature."""
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         x = scores(numbers, self.inputs)

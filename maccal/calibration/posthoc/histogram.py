@@ -23,7 +23,7 @@ from maccal.calibration.posthoc.one_vs_rest import columns, targets, together
 from maccal.metrics.arguments import check_bins
 from maccal.metrics.binning import assign, equal_width_edges, mass_edges
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array, Same
+from maccal.metrics.inputs import Array, Labels, Same
 
 
 class HistogramCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -60,7 +60,7 @@ class HistogramCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.bins = bins
         self.equal = equal
 
-    def fit(self, logits: Array, labels: Array) -> "HistogramCalibration":
+    def fit(self, logits: Array, labels: Labels) -> "HistogramCalibration":
         """Count rows and hits in each bin of each class."""
         bins = check_bins(self.bins)
         if self.equal not in ("mass", "width"):

@@ -26,6 +26,7 @@ from maccal.metrics.given import Classes, class_indices, class_names
 from maccal.metrics.inputs import (
     SUM_TOLERANCE,
     Array,
+    Labels,
     Same,
     check_labels,
     check_logits,
@@ -83,7 +84,7 @@ def shares(values: Tensor, inputs: Inputs) -> Tensor:
 
 
 def fit_inputs(
-    values: Array, labels: Array, inputs: Inputs, classes: Classes | None = None
+    values: Array, labels: Labels, inputs: Inputs, classes: Classes | None = None
 ) -> tuple[Tensor, Tensor]:
     """Checked numbers and the indices of their labels, on the CPU."""
     numbers = checked(values, inputs).cpu()

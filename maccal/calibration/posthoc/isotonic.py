@@ -20,7 +20,7 @@ from maccal.calibration.posthoc.inputs import (
 )
 from maccal.calibration.posthoc.one_vs_rest import columns, targets, together
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array, Same
+from maccal.metrics.inputs import Array, Labels, Same
 
 
 class IsotonicCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -45,7 +45,7 @@ class IsotonicCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.inputs = inputs
         self.classes = classes
 
-    def fit(self, logits: Array, labels: Array) -> "IsotonicCalibration":
+    def fit(self, logits: Array, labels: Labels) -> "IsotonicCalibration":
         """Find the function of each class."""
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         probs = columns(numbers, self.inputs)

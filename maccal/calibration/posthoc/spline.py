@@ -26,7 +26,7 @@ from maccal.calibration.posthoc.inputs import (
 )
 from maccal.metrics.arguments import check_count
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array, Same, scan
+from maccal.metrics.inputs import Array, Labels, Same, scan
 
 
 class SplineCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -59,7 +59,7 @@ class SplineCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes = classes
         self.knots = knots
 
-    def fit(self, logits: Array, labels: Array) -> "SplineCalibration":
+    def fit(self, logits: Array, labels: Labels) -> "SplineCalibration":
         """Fit the spline to the curve of the most probable class."""
         knots = check_count(self.knots, "knots", least=3)
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)

@@ -35,7 +35,7 @@ from maccal.calibration.posthoc.inputs import (
 from maccal.calibration.posthoc.logistic import Kind, identity, optimum, penalties, problem_of
 from maccal.calibration.posthoc.one_number import exact_temperature
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array, Same
+from maccal.metrics.inputs import Array, Labels, Same
 
 
 def mixed_logs(x: Tensor, temperature: float, rows: int) -> Tensor:
@@ -92,7 +92,7 @@ class StructuredVectorScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.classes = classes
         self.strength = strength
 
-    def fit(self, logits: Array, labels: Array) -> "StructuredVectorScaling":
+    def fit(self, logits: Array, labels: Labels) -> "StructuredVectorScaling":
         """Find the temperature, and the map after it; ValueError without a best temperature."""
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         x = scores(numbers, self.inputs)
@@ -148,7 +148,7 @@ class StructuredMatrixScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.classes = classes
         self.strength = strength
 
-    def fit(self, logits: Array, labels: Array) -> "StructuredMatrixScaling":
+    def fit(self, logits: Array, labels: Labels) -> "StructuredMatrixScaling":
         """Find the temperature, and the map after it; ValueError without a best temperature."""
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         x = scores(numbers, self.inputs)

@@ -27,7 +27,7 @@ from maccal.calibration.posthoc.inputs import (
 from maccal.calibration.posthoc.one_number import exact_temperature, matching_temperature
 from maccal.metrics.arguments import check_share
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array, Same
+from maccal.metrics.inputs import Array, Labels, Same
 
 Source = Literal["held-out", "unlabelled", "accuracy", "views"]
 # whether there are labels, and whether an accuracy on unseen rows is known
@@ -67,7 +67,7 @@ class TemperatureScaling(TransformerMixin, ClassifierMixin, BaseEstimator):  # t
     def fit(
         self,
         logits: Array,
-        labels: Array | None = None,
+        labels: Labels | None = None,
         *,
         accuracy: float | None = None,
         feedback: Source | None = None,

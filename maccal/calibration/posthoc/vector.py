@@ -23,7 +23,7 @@ from maccal.calibration.posthoc.inputs import (
 from maccal.calibration.posthoc.logistic import NoOptimum, identity, optimum, problem_of
 from maccal.calibration.posthoc.one_number import exact_temperature
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array, Same
+from maccal.metrics.inputs import Array, Labels, Same
 
 REMEDY = "StructuredVectorScaling is regularised and has one"
 
@@ -50,7 +50,7 @@ class VectorScaling(TransformerMixin, ClassifierMixin, BaseEstimator):  # type: 
         self.inputs = inputs
         self.classes = classes
 
-    def fit(self, logits: Array, labels: Array) -> "VectorScaling":
+    def fit(self, logits: Array, labels: Labels) -> "VectorScaling":
         """Find factors and biases; ValueError where there are no best ones."""
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         classes = numbers.shape[1]

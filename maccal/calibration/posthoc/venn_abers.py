@@ -36,7 +36,7 @@ from maccal.calibration.posthoc.inputs import (
 from maccal.calibration.posthoc.isotonic import levels
 from maccal.calibration.posthoc.one_vs_rest import columns, targets, together
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array, Same
+from maccal.metrics.inputs import Array, Labels, Same
 
 # scores of the fitted rows in order; p0 and p1 of the gaps between them, from below to above
 Gaps = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -75,7 +75,7 @@ class VennAbersCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.classes = classes
         self.ways = ways
 
-    def fit(self, logits: Array, labels: Array) -> "VennAbersCalibration":
+    def fit(self, logits: Array, labels: Labels) -> "VennAbersCalibration":
         """Work out p0 and p1 of every gap."""
         if self.ways not in ("one-vs-rest", "one-vs-one"):
             known = 'ways="one-vs-rest" or ways="one-vs-one"'
