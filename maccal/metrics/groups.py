@@ -91,7 +91,7 @@ def by_group(
     >>> [(line["group"], bool(line["p_holm"] < 0.05)) for line in lines]
     [('north', False), ('south', True)]
     """
-    if classes is not None:
+    if classes is not None and labels is not None:
         labels = class_indices(labels, classes)
     confidence, correct, _ = top_of(probs, labels, logits)
     names, index = group_index(groups, len(confidence))
