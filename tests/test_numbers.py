@@ -24,8 +24,8 @@ from maccal.bench.sweeps import alphas, shortfall
 from maccal.evaluation.row import read_rows
 
 ROOT = Path(__file__).parents[1]
-# decimals, and so many of so many
-NUMBER = r"\d+\.\d+|\d+ of (?:the )?\d+"
+# decimals, so many of so many, and whole numbers in per cent or points
+NUMBER = r"\d+\.\d+|\d+ of (?:the )?\d+|\d+(?= (?:and \d+ )?(?:%|points))"
 
 
 @cache
@@ -150,6 +150,17 @@ def of_standing():
     ]
 
 
+def of_vanilla():
+    """By setting, on unseen images."""
+    lines = [book().get(setting, "vanilla") for setting in compared(book(), "ece")]
+    right = [share(line.mean("accuracy"), 0) for line in lines]
+    too_sure = [share(line.mean("confidence") - line.mean("accuracy"), 0) for line in lines]
+    return [
+        ("on {} and {} % of unseen ones", *right),
+        ("overconfident by {} and {} points", *too_sure),
+    ]
+
+
 def of_later_seeds():
     """Those that were made after the head was chosen."""
     names = (OURS, "plp", "mixup", "temperature")
@@ -257,6 +268,7 @@ def of_readme():
 
 TOPICS = (
     of_standing,
+    of_vanilla,
     of_later_seeds,
     of_cost,
     of_elsewhere,
@@ -273,6 +285,7 @@ ELSEWHERE = {
     "ECE 3.61 % as trained, 0.84 % after stage II": "results/cifar10-resnet20/rows.jsonl",
     "1.53 % without any held-out label": "results/cifar10-resnet20/rows.jsonl",
     "the gamma that works, 0.7,": "test_the_gamma_that_works",
+    "with 95 % intervals": "bench/standing.py, tests/bench/test_standing.py",
     "ECE of [2.1 and 1.4 %](methods/tst.md) instead of 30.7 and 22.1": "one network, docs/methods",
 }
 SECTIONS = {

@@ -19,6 +19,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from maccal.calibration import calibrate
+from maccal.caution import warn
 from maccal.distributed import my_rank
 from maccal.features.batches import as_batch
 from maccal.features.running import Runner, logits_of
@@ -100,7 +101,10 @@ class CalibrationCallback(Callback):
             return
         train = self.train_loader(trainer)
         val = self.feedback_loader(trainer)
-        calibrate(pl_module, train, val=val, inplace=True, **self.choices)
+        try:
+            calibrate(pl_module, train, val=val, inplace=True, **self.choices)
+        except ValueError as error:  # the training was long: its model is kept
+            warn(f"the model is as trained, not calibrated: {error}")
 
     def train_loader(self, trainer: Trainer) -> Any:
         """The rows whose features are calibrated."""

@@ -18,6 +18,7 @@ from transformers import TrainerCallback
 from transformers.trainer_utils import IntervalStrategy
 
 from maccal.calibration import calibrate
+from maccal.caution import warn
 from maccal.metrics import summary
 
 RUNTIME = "_runtime"  # every evaluation has this number, behind the prefix of its set
@@ -117,4 +118,7 @@ class CalibrationCallback(TrainerCallback):
             if val is None:
                 raise ValueError(NOTHING)
         assert train is not None
-        calibrate(model, train, val=val, inplace=True, **self.choices)
+        try:
+            calibrate(model, train, val=val, inplace=True, **self.choices)
+        except ValueError as error:  # the training was long: its model is kept
+            warn(f"the model is as trained, not calibrated: {error}")

@@ -25,7 +25,9 @@ from sklearn.base import BaseEstimator
 
 from maccal.caution import warn
 from maccal.metrics.arguments import check_count, shortened
-from maccal.metrics.inputs import Array, Same, blocks, check_labels, check_probs
+from maccal.metrics.given import Classes
+from maccal.metrics.inputs import Array, Labels, Same, blocks, check_labels, check_probs
+from maccal.trust.names import columns_of, indices
 from maccal.trust.scores import METHODS, Method, Scoring, rounding
 from maccal.trust.sets import SetSummary, set_summary
 
@@ -78,12 +80,16 @@ class ConformalSets(BaseEstimator):  # type: ignore[misc]
         self.allow_empty = allow_empty
         self.seed = seed
 
-    def fit(self, probs: Array, labels: Array) -> "ConformalSets":
-        """Find the thresholds on held-out rows; a warning where there are too few rows."""
+    def fit(self, probs: Array, labels: Labels, classes: Classes | None = None) -> "ConformalSets":
+        """Find the thresholds on held-out rows; a warning where there are too few rows.
+
+        Labels may be names where `classes` has them in the order of the columns.
+        """
         scoring = self._scoring()
         share = decimal(self.coverage)
         p = check_probs(probs)
-        y = check_labels(labels, p).cpu().numpy()
+        self.classes_ = columns_of(classes, p.shape[1])
+        y = check_labels(indices(labels, self.classes_), p).cpu().numpy()
         scores = np.empty(len(y))
         for rows in blocks(*p.shape):
             scores[rows] = scoring.of_labels(plain(p[rows]), y[rows])
@@ -93,7 +99,6 @@ class ConformalSets(BaseEstimator):  # type: ignore[misc]
             found = [quantile(scores, share)]
         self.thresholds_ = np.array(found)
         self.precision_ = p.dtype
-        self.classes_ = np.arange(p.shape[1])
         self.n_features_in_ = p.shape[1]
         self._warn_of_few(len(y), share)
         return self
@@ -117,9 +122,11 @@ class ConformalSets(BaseEstimator):  # type: ignore[misc]
         made = torch.from_numpy(sets)
         return made.to(probs.device) if isinstance(probs, torch.Tensor) else made.numpy()
 
-    def measure(self, probs: Array, labels: Array) -> SetSummary:
+    def measure(self, probs: Array, labels: Labels) -> SetSummary:
         """Coverage and size of the sets of rows that were not fitted on."""
-        return set_summary(self.predict(probs), labels)
+        sets = self.predict(probs)
+        names = [str(name) for name in self.classes_.tolist()]
+        return set_summary(sets, indices(labels, self.classes_), names=names)
 
     def _scoring(self) -> Scoring:
         """The scores that the parameters ask for; ValueError for those that do not apply."""

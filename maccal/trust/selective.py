@@ -29,10 +29,12 @@ from sklearn.base import BaseEstimator
 
 from maccal.metrics.arguments import check_count, shortened
 from maccal.metrics.counts import chance_of_fewer, clopper_pearson, rate_bound
-from maccal.metrics.inputs import Array, Same, as_tensor, check_probs, top_label
+from maccal.metrics.given import Classes
+from maccal.metrics.inputs import Array, Labels, Same, as_tensor, check_probs, top_label
 from maccal.metrics.listing import Column, Listing
 from maccal.metrics.resampling import LEVEL
 from maccal.metrics.summaries import show
+from maccal.trust.names import columns_of, indices
 from maccal.trust.scores import rounding
 
 ABSTAINED = -1  # in place of a label
@@ -82,10 +84,19 @@ class AbstainingClassifier(BaseEstimator):  # type: ignore[misc]
         self.delta = delta
         self.steps = steps
 
-    def fit(self, probs: Array, labels: Array) -> "AbstainingClassifier":
-        """Choose the threshold on held-out rows."""
+    def fit(
+        self, probs: Array, labels: Labels, classes: Classes | None = None
+    ) -> "AbstainingClassifier":
+        """Choose the threshold on held-out rows.
+
+        Labels may be names where `classes` has them in the order of the columns.
+        """
         risk, delta = checked(self.risk, "risk"), checked(self.delta, "delta")
-        confidence, correct = (vector(part) for part in top_label(probs, labels))
+        given = check_probs(probs)
+        self.n_features_in_, self.precision_ = given.shape[1], given.dtype
+        self.classes_ = columns_of(classes, self.n_features_in_)
+        top = top_label(probs, indices(labels, self.classes_))
+        confidence, correct = (vector(part) for part in top)
         steps = check_count(self.steps, "steps", most=10_000)
         level = delta / steps
         lines = [
@@ -102,9 +113,6 @@ class AbstainingClassifier(BaseEstimator):  # type: ignore[misc]
         ends = clopper_pearson(best["answered"], len(confidence), 1 - (1 - LEVEL) / steps)
         self.coverage_low_, self.coverage_high_ = ends if passed else (0.0, 0.0)
         self.risk_, self.bound_ = best["risk"], best["bound"]
-        given = as_tensor(probs, "probs")
-        self.n_features_in_, self.precision_ = given.shape[1], given.dtype
-        self.classes_ = np.arange(self.n_features_in_)
         self.verdict_ = verdict(self, risk, delta, steps)
         return self
 
@@ -124,13 +132,13 @@ class AbstainingClassifier(BaseEstimator):  # type: ignore[misc]
             return Answers(labels, abstained)
         return Answers(labels.numpy(), abstained.numpy())
 
-    def measure(self, probs: Array, labels: Array) -> dict[str, Any]:
+    def measure(self, probs: Array, labels: Labels) -> dict[str, Any]:
         """Coverage and risk on rows that were not fitted on, with exact 95 % intervals.
 
         The risk is NaN where nothing is answered.
         """
-        _, correct = top_label(probs, labels)
         answered = ~vector(self.predict(probs).abstained)
+        _, correct = top_label(probs, indices(labels, self.classes_))
         many, wrong = int(answered.sum()), int((answered & ~vector(correct)).sum())
         low, high = clopper_pearson(many, len(answered))
         least, most = clopper_pearson(wrong, many) if many else (math.nan, math.nan)

@@ -359,3 +359,15 @@ def test_mlflow_keeps_numbers_verdict_row_and_page(tmp_path, monkeypatch):
     assert measured.numbers["verdict"][:40] in page.read_text()
     (row,) = tmp_path.rglob("sharp.row.json")
     assert mc.evaluation.read_row(str(row)) == measured.row
+
+
+def test_a_trained_model_is_kept_where_it_cannot_be_calibrated():
+    """After hours of training a warning says why; nothing of the model has changed."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    loader = [(torch.randn(8, 4), torch.arange(8) % 3)]
+    hook = module("transformers").CalibrationCallback(train=loader, val=loader, head="nowhere")
+    with pytest.warns(UserWarning, match="as trained, not calibrated: .*nowhere"):
+        hook.on_train_end(None, None, None, model=model)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name])

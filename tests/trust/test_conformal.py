@@ -298,3 +298,33 @@ def test_another_precision_leaves_no_class_out(method, dtypes):
         assert not (same & ~other).any()
         if method == "thr":  # sums of APS are equal to a rounding only, also in one precision
             assert np.array_equal(other, same)
+
+
+@pytest.mark.parametrize(
+    "model", [mc.ConformalSets(coverage=0.8), mc.AbstainingClassifier(risk=0.3)]
+)
+def test_labels_may_be_names(model):
+    """The same thresholds and numbers as with indices; names that are unknown are refused."""
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet([1, 1, 1], 400)
+    labels = (probs.cumsum(1) > rng.random((400, 1))).argmax(1)
+    names = np.array(["cat", "dog", "owl"])
+    named = clone(model).fit(probs, names[labels], classes=names)
+    plain = clone(model).fit(probs, labels)
+    assert named.classes_.tolist() == names.tolist()
+    for new, old in zip(named.predict(probs), plain.predict(probs), strict=True):
+        assert np.array_equal(new, old)
+    new, old = named.measure(probs, names[labels]), plain.measure(probs, labels)
+    assert new["coverage"] == old["coverage"]
+    with pytest.raises(ValueError, match="'cow'"):
+        named.measure(probs, ["cow"] * 400)
+    with pytest.raises(ValueError, match="classes"):
+        clone(model).fit(probs, names[labels])
+
+
+def test_lines_of_classes_have_their_names():
+    probs, names = np.eye(2)[[0, 1, 1, 0]] * 0.8 + 0.1, ["cat", "dog"]
+    sets = mc.ConformalSets(coverage=0.5).fit(probs, ["cat", "dog", "dog", "cat"], names)
+    lines = sets.measure(probs, ["cat", "dog", "cat", "cat"])["classes"]
+    assert [line["class"] for line in lines] == names
+    assert [line["rows"] for line in lines] == [3, 1]
