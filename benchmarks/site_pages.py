@@ -132,10 +132,16 @@ def which() -> str:
     return top + "\n\n".join([*sections, *measured]) + "\n"
 
 
+def most_methods() -> tuple[str, Book]:
+    """The scale whose rows compare the most methods, and these rows; the rows of one may be few."""
+    books = {scale: Book.of(read(RESULTS / f"bench-{scale}.jsonl").values()) for scale in RAN}
+    scale = max(RAN, key=lambda scale: len(standing(books[scale]).eces))
+    return scale, books[scale]
+
+
 def while_training() -> tuple[str, list[str]]:
     """Which method of stage I has the lowest ECE, and which is right most often; their table."""
-    scales = [scale for scale in RAN if (RESULTS / f"bench-{scale}.jsonl").exists()]
-    book = Book.of(read(RESULTS / f"bench-{scales[0]}.jsonl").values())
+    scale, book = most_methods()
     stands = standing(book)
     found: dict[str, list[float]] = {}
     for name in sorted(stands.eces, key=lambda name: stands.eces[name]):
@@ -148,7 +154,7 @@ def while_training() -> tuple[str, list[str]]:
     right = max(found, key=lambda name: found[name][0])
     said = f"in our rows {next(iter(found))} has the lowest ECE and {right} the highest accuracy"
     where = " and ".join(setting.title for setting in stands.settings)
-    about = f"Scale `{scales[0]}`: means over {where}; none sees a held-out label. Intervals,"
+    about = f"Scale `{scale}`: means over {where}; none sees a held-out label. Intervals,"
     more = f"{about} and what calibrating each of them adds: [What came out](findings.md)."
     return said, ["## While training", more, table(HEAD, shown)]
 
