@@ -97,13 +97,18 @@ def with_others(book: Book, key: str) -> list[Line]:
     with few of the methods is judged by itself, and does not leave these few to all.
     """
     ours = lines_of(book, OURS, book.settings, key)
-    found = {line.setting: others_in(book, line.setting, key) for line in ours}
+    others = {line.setting: others_in(book, line.setting, key) for line in ours}
+    found = {setting: names for setting, names in others.items() if names}
+    if not found:
+        return ours
     ordered = sorted(found, key=lambda setting: len(found[setting]), reverse=True)
-    largest, chosen = 1, ordered
+    largest = 0
+    chosen = ordered
     for count in range(1, len(ordered) + 1):
         shared = set.intersection(*(found[setting] for setting in ordered[:count]))
-        if count * len(shared) >= largest:
-            largest, chosen = count * len(shared), ordered[:count]
+        cells = count * (len(shared) + len(BESIDE))
+        if cells >= largest:
+            largest, chosen = cells, ordered[:count]
     return [line for line in ours if line.setting in chosen]
 
 

@@ -32,7 +32,7 @@ def test_the_numbers_are_those_of_the_summary(model):
     expected = mc.summary(logits=logits, labels=Y, interval=True, resamples=100)
     after = made(model).content["after"]
     for name in ("accuracy", "ece", "ece_low", "ece_null_high", "nll", "brier_low", "p_value"):
-        assert after[name] == pytest.approx(expected[name], abs=1e-9)
+        assert after[name] == pytest.approx(expected[name], abs=1e-6)  # float32, in other batches
     assert after["verdict"] == expected["verdict"]
 
 
