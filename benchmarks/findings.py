@@ -6,7 +6,7 @@ No number is typed: a row that is added changes the page, and `site_pages.py --c
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from markdown_table import table
@@ -163,7 +163,7 @@ def judged(book: Book) -> list[str]:
     return ["### The paper's claims", said, table(("", "claim", "evidence"), lines, right=False)]
 
 
-def numbers(lines: Sequence[Line], keys: Sequence[str]) -> list[str]:
+def numbers(lines: Sequence[Line], keys: Iterable[str]) -> list[str]:
     """Means over lines; NLL as it is, all else in per cent."""
     found = []
     for key in keys:
