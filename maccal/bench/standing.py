@@ -107,7 +107,7 @@ def with_others(book: Book, key: str) -> list[Line]:
     for count in range(1, len(ordered) + 1):
         shared = set.intersection(*(found[setting] for setting in ordered[:count]))
         cells = count * (len(shared) + len(BESIDE))
-        if cells >= largest:
+        if cells > largest:
             largest, chosen = cells, ordered[:count]
     return [line for line in ours if line.setting in chosen]
 
