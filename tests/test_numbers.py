@@ -19,7 +19,14 @@ from maccal.bench.comparing import both
 from maccal.bench.contrasts import contrast
 from maccal.bench.costs import printed_ratio, ratios, stage2_shares, timed
 from maccal.bench.lines import Book, average, shared_seeds
-from maccal.bench.standing import OURS, compared, measured_everywhere, rankdata, standing
+from maccal.bench.standing import (
+    OURS,
+    compared,
+    lines_of,
+    measured_everywhere,
+    rankdata,
+    standing,
+)
 from maccal.bench.sweeps import alphas, shortfall
 from maccal.evaluation.row import read_rows
 
@@ -284,6 +291,22 @@ def of_readme():
         ("FPR95 is worse than before in {} of {} runs, by {} points", worse, runs, points),
         ("PLP has the higher AUROC, {} against {} %", *aurocs),
     ]
+
+
+def of_full():
+    """What its rows say so far."""
+    found = book("bench-full")
+    names = (OURS, "temperature", "vanilla", "vtst", "tst", "maccal,as_printed,training")
+    return [share(average(lines_of(found, n, found.settings, "ece"), "ece")) for n in names]
+
+
+def test_what_full_says_so_far():
+    ours, scaled, vanilla, vtst, tst, printed = of_full()
+    text = (ROOT / "docs" / "benchmark.md").read_text()
+    assert (
+        f"mean ECE, {ours} %, is that of a temperature, {scaled} %; vanilla has {vanilla}" in text
+    )
+    assert f"V-TST {vtst} %, TST {tst} % and MaC-Cal as printed {printed} %" in text
 
 
 TOPICS = (

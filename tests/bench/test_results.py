@@ -1,4 +1,6 @@
-"""The benchmark that was run: its grid is complete, and its report is that of its rows."""
+"""The benchmark that was run: the grid `cpu` is complete, that of `full` grows, and the page of
+both is that of their rows.
+"""
 
 import json
 from pathlib import Path
@@ -11,17 +13,24 @@ from maccal.report.leaderboard import leaderboard_page
 
 RESULTS = Path(__file__).parents[2] / "results"
 ROWS = read(RESULTS / "bench-cpu.jsonl")
+FULL = read(RESULTS / "bench-full.jsonl")
 
 
-def board(page):
-    """The lines of a page's leaderboard, as its script gets them."""
-    return json.loads(page.split('id="board">')[1].split("</script>")[0])
+def board(page, prefix=""):
+    """The lines of a leaderboard of the page, as its script gets them."""
+    return json.loads(page.split(f'id="{prefix}board">')[1].split("</script>")[0])
 
 
 def test_every_run_of_every_grid_is_there(tmp_path):
     states = plan(jobs("all", "cpu", (1, 2, 3)), tmp_path, ROWS).states
     assert {name: state for name, state in states.items() if state != "done"} == {}
     assert set(states) == set(ROWS)
+
+
+def test_rows_of_full_are_of_its_grid():
+    """Nothing but what the grid asks for, with numbers; some lack what is measured later."""
+    assert set(FULL) <= {job.config.name for job in jobs("all", "full", (1, 2, 3))}
+    assert all(row.numbers for row in FULL.values())
 
 
 def test_the_networks_know_their_images_by_heart_and_are_overconfident():
@@ -32,10 +41,11 @@ def test_the_networks_know_their_images_by_heart_and_are_overconfident():
 
 
 @pytest.mark.slow
-def test_the_report_is_of_these_rows():
+@pytest.mark.parametrize(("rows", "prefix"), [(ROWS, ""), (FULL, "part2-")])
+def test_the_report_is_of_these_rows(rows, prefix):
     """Its data are; how they look is up to the version that drew them (test_leaderboard.py)."""
-    page = (RESULTS / "bench-cpu.html").read_text()
-    assert board(page) == board(leaderboard_page(list(ROWS.values()), figures={}))
+    page = (RESULTS / "bench.html").read_text()
+    assert board(page, prefix) == board(leaderboard_page(list(rows.values()), figures={}))
 
 
 def test_the_report_opens(browser):
@@ -44,10 +54,10 @@ def test_the_report_opens(browser):
     complaints = []
     view.on("console", lambda message: complaints.append(message.text))
     view.on("pageerror", lambda error: complaints.append(str(error)))
-    view.goto((RESULTS / "bench-cpu.html").as_uri(), wait_until="load")
+    view.goto((RESULTS / "bench.html").as_uri(), wait_until="load")
     lines = len(board(view.content()))
     assert view.locator("#status").inner_text().startswith(f"{lines} of {lines} lines")
     assert view.locator("#leaderboard tbody tr").count() == lines
-    assert view.locator(".drawn svg").count() == 10
+    assert view.locator("#part .drawn svg").count() == 10
     assert complaints == []
     view.close()
