@@ -191,7 +191,7 @@ def table(rows: list[dict]) -> str:
 def main() -> None:
     (images, labels), _ = cifar(Path(sys.argv[1]), Path(sys.argv[2]), 10)
     train = Split(images[:10_000], labels[:10_000])
-    rows = [measure(train, model) for model in ("resnet20", "resnet8")]
+    rows = [measure(train, model) for model in ("resnet20", "resnet8", "resnet10")]
     about = {
         "steps a round": STEPS,
         "rounds": ROUNDS,

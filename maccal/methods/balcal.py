@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from maccal.distributed import everywhere, from_first, summed
 from maccal.models import Net
+from maccal.models.convolution import Conv
 from maccal.training.objective import Objective
 
 START = 0.8  # lambda of the first epoch
@@ -125,10 +126,10 @@ class Adaptor(nn.Module):
         self.new = nn.Sequential(
             nn.BatchNorm2d(width),
             nn.ReLU(),
-            nn.Conv2d(width, half, 3, padding=1, bias=False),
+            Conv(width, half, 3),
             nn.BatchNorm2d(half),
             nn.ReLU(),
-            nn.Conv2d(half, width, 3, padding=1, bias=False),
+            Conv(half, width, 3),
         )
 
     def forward(self, x: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from maccal.models.convolution import Conv
 from maccal.models.net import Net
 
 
@@ -14,10 +15,10 @@ class Dense(nn.Module):
         self.new = nn.Sequential(
             nn.BatchNorm2d(width),
             nn.ReLU(),
-            nn.Conv2d(width, 4 * growth, 1, bias=False),
+            Conv(width, 4 * growth, 1),
             nn.BatchNorm2d(4 * growth),
             nn.ReLU(),
-            nn.Conv2d(4 * growth, growth, 3, padding=1, bias=False),
+            Conv(4 * growth, growth, 3),
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -27,7 +28,7 @@ class Dense(nn.Module):
 def densenet(blocks: tuple[int, ...], growth: int, classes: int) -> Net:
     """Blocks of so many dense layers, each of which adds `growth` channels."""
     width = 2 * growth
-    layers: list[nn.Module] = [nn.Conv2d(3, width, 3, padding=1, bias=False)]
+    layers: list[nn.Module] = [Conv(3, width, 3)]
     for block, count in enumerate(blocks):
         if block > 0:
             layers += transition(width)
@@ -43,6 +44,6 @@ def transition(width: int) -> list[nn.Module]:
     return [
         nn.BatchNorm2d(width),
         nn.ReLU(),
-        nn.Conv2d(width, width // 2, 1, bias=False),
+        Conv(width, width // 2, 1),
         nn.AvgPool2d(2),
     ]

@@ -5,22 +5,19 @@ from collections import OrderedDict
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from maccal.models.convolution import Conv
 from maccal.models.net import Net, scale_init
-
-
-def conv(width_in: int, width: int, size: int, stride: int = 1) -> nn.Conv2d:
-    return nn.Conv2d(width_in, width, size, stride, size // 2, bias=False)
 
 
 def projection(width_in: int, width: int, stride: int) -> nn.Sequential:
     """A shortcut with parameters."""
-    return nn.Sequential(conv(width_in, width, 1, stride), nn.BatchNorm2d(width))
+    return nn.Sequential(Conv(width_in, width, 1, stride), nn.BatchNorm2d(width))
 
 
 def body(width: int, stages: list[nn.Module], pool: int = 1, stride: int = 1) -> nn.Sequential:
     """A 3 x 3 stem, the stages, and an average over the image."""
     layers = OrderedDict[str, nn.Module]()
-    layers["conv1"] = conv(3, width, 3, stride)
+    layers["conv1"] = Conv(3, width, 3, stride)
     layers["bn1"] = nn.BatchNorm2d(width)
     layers["relu"] = nn.ReLU()
     for number, stage in enumerate(stages, 1):
@@ -41,9 +38,9 @@ class Basic(nn.Module):
         super().__init__()
         self.stride = stride
         self.pad = (width - width_in) // 2
-        self.conv1 = conv(width_in, width, 3, stride)
+        self.conv1 = Conv(width_in, width, 3, stride)
         self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = conv(width, width, 3)
+        self.conv2 = Conv(width, width, 3)
         self.bn2 = nn.BatchNorm2d(width)
         self.shortcut: nn.Module | None = None
         if project and (stride > 1 or width != width_in):
@@ -65,11 +62,11 @@ class Bottleneck(nn.Module):
 
     def __init__(self, width_in: int, width: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = conv(width_in, width, 1)
+        self.conv1 = Conv(width_in, width, 1)
         self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = conv(width, width, 3, stride)
+        self.conv2 = Conv(width, width, 3, stride)
         self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = conv(width, 4 * width, 1)
+        self.conv3 = Conv(width, 4 * width, 1)
         self.bn3 = nn.BatchNorm2d(4 * width)
         self.shortcut = nn.Sequential()
         if stride > 1 or width_in != 4 * width:
