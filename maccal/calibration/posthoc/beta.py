@@ -120,6 +120,8 @@ def beta_map(features: np.ndarray, hit: np.ndarray) -> np.ndarray:
         return np.array([0.0, 0.0, np.inf if hit.all() else -np.inf])
     start = np.array([1.0, 1.0, 0.0])  # the probabilities as they are
     rows, weight = sampled(features[0], hit)
+    if slopes(features[:, rows], hit[rows], start, weight)[0] > np.log(2):  # no better than none
+        start = np.zeros(3)
     if len(rows) < len(hit):
         try:
             start = best_face(features[:, rows], hit[rows], start, weight, ROUGH)
@@ -177,9 +179,10 @@ def newton(
         if np.abs(slope).max() < enough:
             return value, numbers
         second[np.diag_indices(len(second))] *= 1 + 1e-12
-        if not np.linalg.cond(second) < 1e15:
-            break
-        way = -np.linalg.solve(second, slope)
+        if np.linalg.cond(second) < 1e15:
+            way = -np.linalg.solve(second, slope)
+        else:  # many numbers are as good as these, such as where all rows have one of two values
+            way = -np.linalg.lstsq(second, slope, rcond=1e-12)[0]
         length = 1.0
         new = slopes(features, hit, numbers + way, weight)
         while not new[0] <= value + 1e-4 * length * (slope @ way) + 1e-15 and length > 1e-9:

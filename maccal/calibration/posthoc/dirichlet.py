@@ -156,12 +156,15 @@ class DirichletCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         classes = numbers.shape[1]
         refuse_absent(codes, classes, REMEDY)
         logs = log_shares(numbers, self.inputs)
+        refuse_right(logs, codes, torch.ones(classes, dtype=torch.float64))
         try:
             self.off_diagonal_, self.intercept_ = self._strengths(logs, codes)
             held = odir(classes, self.off_diagonal_, self.intercept_)
-            theta = fit_odir(logs, codes, held).numpy()
+            found = fit_odir(logs, codes, held)
         except NoOptimum as error:
             raise ValueError(f"there is no best map: {error}; {WEAK}") from None
+        refuse_right(logs, codes, found.diagonal())
+        theta = found.numpy()
         self.weight_, self.bias_ = theta[:, :-1].copy(), theta[:, -1].copy()
         return fitted(self, numbers)
 
@@ -188,6 +191,16 @@ class DirichletCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _mapped(self, logits: Array) -> Tensor:
         logs = log_shares(new_inputs(self, logits), self.inputs)
         return logs @ torch.from_numpy(self.weight_).T + torch.from_numpy(self.bias_)
+
+
+def refuse_right(logs: Tensor, labels: Tensor, factors: Tensor) -> None:
+    """ValueError where these factors of the classes are above 0 and make every row right.
+
+    Then larger ones are always better: the diagonal of the matrix, which nothing holds, grows for
+    ever.
+    """
+    if bool((factors > 0).all()) and bool(((logs * factors).argmax(1) == labels).all()):
+        raise ValueError("no row has a mistake, so there is no best map; fit on rows with mistakes")
 
 
 def log_shares(numbers: Tensor, inputs: Inputs) -> Tensor:

@@ -15,6 +15,7 @@ The logarithm of a probability of 0 is taken of the smallest normal float32, 1.2
 float32 rounds to 0 what is below that.
 """
 
+import math
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -137,3 +138,18 @@ def refuse_absent(labels: Tensor, classes: int, remedy: str) -> None:
     if bool((counts == 0).any()):
         absent = int((counts == 0).to(torch.uint8).argmax())
         raise ValueError(f"no row has the label {absent}, so there is no best fit; {remedy}")
+
+
+def refuse_apart(scores: Tensor, labels: Tensor, remedy: str) -> None:
+    """ValueError where a class has a larger score on each of its rows than on any other.
+
+    Then its factor grows for ever.
+    """
+    own_columns = labels[:, None]
+    own = scores.gather(1, own_columns)[:, 0]
+    highest = torch.full_like(scores[0], math.inf)
+    least = highest.scatter_reduce(0, labels, own, "amin")
+    apart = least > scores.scatter(1, own_columns, -math.inf).amax(0)
+    if bool(apart.any()):
+        which = f"class {int(apart.to(torch.uint8).argmax())} is told from the others"
+        raise ValueError(f"{which} without a mistake, so there is no best fit; {remedy}")

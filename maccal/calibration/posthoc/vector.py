@@ -18,6 +18,7 @@ from maccal.calibration.posthoc.inputs import (
     new_inputs,
     predicted,
     refuse_absent,
+    refuse_apart,
     scores,
 )
 from maccal.calibration.posthoc.logistic import NoOptimum, identity, optimum, problem_of
@@ -56,6 +57,7 @@ class VectorScaling(TransformerMixin, ClassifierMixin, BaseEstimator):  # type: 
         classes = numbers.shape[1]
         refuse_absent(codes, classes, REMEDY)
         x = scores(numbers, self.inputs)
+        refuse_apart(x, codes, REMEDY)
         temperature = exact_temperature(x, codes)  # so that the search starts near the end
         start = identity("vector", classes)
         free = torch.zeros_like(start)

@@ -235,6 +235,38 @@ def test_no_best_vector():
         VectorScaling().fit(LOGITS, LOGITS.argmax(1))
 
 
+def test_a_class_told_apart_has_no_best_vector():
+    logits = LOGITS.copy()
+    logits[:, 2] = np.where(LABELS == 2, 3.0, -3.0) + 0.1 * logits[:, 2].clip(-5, 5)
+    with pytest.raises(ValueError, match="class 2 is told from the others without a mistake"):
+        VectorScaling().fit(logits, LABELS)
+    # held, it has one, and so it has where a single row is on the wrong side
+    assert StructuredVectorScaling().fit(logits, LABELS).scale_[2] < 10
+    logits[np.flatnonzero(LABELS == 2)[0], 2] = -3.0
+    assert VectorScaling().fit(logits, LABELS).scale_[2] < 10
+
+
+def test_a_column_of_one_value_is_not_told_apart():
+    two = np.stack([np.zeros(len(LOGITS)), LOGITS[:, 1] - LOGITS[:, 0]], 1)
+    model = VectorScaling().fit(two, (LABELS == 1).astype(int))
+    assert np.isfinite(model.scale_).all()
+
+
+def test_no_best_dirichlet_map_without_a_mistake():
+    right = LOGITS.argmax(1)
+    with pytest.raises(ValueError, match="no row has a mistake"):
+        DirichletCalibration().fit(LOGITS, right)
+    # right once each class has its own factor: seen only in the fit
+    logs = np.log(np.random.default_rng(0).dirichlet(np.ones(4), 500))
+    factors = np.array([1.0, 2.0, 3.0, 4.0])
+    with pytest.raises(ValueError, match="no best map"):
+        DirichletCalibration(off_diagonal=1.0).fit(logs, (logs * factors).argmax(1))
+    few = right.copy()
+    few[:20] = LABELS[:20]
+    assert (few != right).any()
+    assert np.isfinite(DirichletCalibration().fit(LOGITS, few).weight_).all()
+
+
 def test_scale_of_logits_is_free():
     small = VectorScaling().fit(LOGITS, LABELS).predict_proba(LOGITS)
     large = VectorScaling().fit(1e6 * LOGITS, LABELS).predict_proba(1e6 * LOGITS)

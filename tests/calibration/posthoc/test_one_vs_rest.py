@@ -99,6 +99,16 @@ def test_beta_without_a_best_fit():
     assert absent.predict_proba(LOGITS)[:, 3].max() == 0
 
 
+def test_beta_of_probabilities_that_are_all_0_or_1():
+    """Its three numbers have many best values; wrong answers are no sign that there is none."""
+    right = np.arange(10) % 5 > 0  # 80 % of each
+    p = np.repeat([0.0, 1.0], 5)
+    labels = np.where(right, p, 1 - p).astype(int)
+    model = BetaCalibration(inputs="probs").fit(np.stack([1 - p, p], 1), labels)
+    found = model.predict_proba(np.stack([1 - p, p], 1))[:, 1]
+    assert found == pytest.approx(np.repeat([0.2, 0.8], 5), abs=1e-6)
+
+
 def slow_venn_abers(score, hit, new):
     """Two isotonic fits for every new score."""
     found = []
