@@ -25,6 +25,7 @@ from maccal.calibration.registry import CALIBRATORS, calibrator_of
 from maccal.calibration.task import Calibrator, Choices, Task, check_seed
 from maccal.caution import warn
 from maccal.distributed import from_first, my_rank
+from maccal.features.alone import check_alone
 from maccal.features.batches import check_loader
 from maccal.features.classifiers import ONLY_LINEAR, ONLY_TEMPERATURE, Classifier, named, put_head
 from maccal.features.extraction import extract, find_head
@@ -92,9 +93,11 @@ def calibrate(
     choices = calibrator_of(calibrator, config)
     row = CALIBRATORS[calibrator]
     seed = check_seed(seed)
-    name = find_head(model, first_batch(train), head)
+    batch = first_batch(train)
+    name = find_head(model, batch, head)
     place = Classifier.parse(name)
     check_fit(model, place, row, choices)
+    check_alone(model, batch, name)
     old = place.linear(model)
     features_of = partial(
         extract,

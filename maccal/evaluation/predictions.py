@@ -41,6 +41,7 @@ from maccal.evaluation.tables import Columns, read_csv
 from maccal.evaluation.tables import Kind as Kind
 from maccal.io import FileError, readable
 from maccal.metrics import Bins, Summary, softmax, summary, top_label
+from maccal.metrics.arguments import shortened
 from maccal.metrics.given import Classes, class_indices, class_names, normalised
 
 Format = Literal["npz", "npy", "csv", "csv.gz", "jsonl", "jsonl.gz", "json", "json.gz", "parquet"]
@@ -123,9 +124,13 @@ def read(
         columns["labels"] = load_npy(Path(labels))
     with naming(path):
         names = own if classes is None else tuple(class_names(classes))
+        if own and names != own:
+            raise FileError(path, f"its classes are {shortened(list(own))}; leave --classes out")
         if classes is not None and "labels" in columns:
             columns["labels"] = np.asarray(class_indices(columns["labels"], names))
         said = assemble(path, columns, kind, name, names)
+        if names and said.scores.ndim == 2:
+            class_names(names, said.scores.shape[1])
         if normalise and said.kind == "logits":
             raise ValueError("normalise is for probabilities, and these are logits")
         return replace(said, scores=normalised(said.scores)) if normalise else said

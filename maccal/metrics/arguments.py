@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.masked import MaskedTensor
 
+from maccal.metrics.frames import check_index, check_numbered
+
 
 class SupportsArray(Protocol):
     """What numpy.asarray reads: numpy arrays, torch tensors, columns of pandas, pyarrow, polars."""
@@ -40,6 +42,7 @@ def as_tensor(values: Any, name: str) -> Tensor:
     if isinstance(values, Tensor):
         return plain_tensor(values, name)
     refuse_missing(values, name)
+    check_numbered(values, name)
     array = as_array(values, name)
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         kind = f"{name} has dtype {array.dtype}"
@@ -168,3 +171,4 @@ def check_given(probs: Array | None, labels: Labels | None, logits: Array | None
         raise ValueError("pass either probs or logits=..., exactly one of them")
     if labels is None:
         raise ValueError("labels are missing")
+    check_index(logits if probs is None else probs, labels)

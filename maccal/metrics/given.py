@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from maccal.metrics.arguments import Array, Labels, as_tensor, refuse_missing, shortened
+from maccal.metrics.frames import check_order
 from maccal.metrics.inputs import Same, blocks, first, like, matrix, not_finite
 
 Classes = Sequence[Any]  # names, or whole numbers, one for each column
@@ -42,16 +43,6 @@ def plain(
     if probs is not None and normalise:
         probs = normalised(probs)
     return probs, labels
-
-
-def check_order(scores: Any, names: list[Any]) -> None:
-    """ValueError where the columns of a data frame have the same names in another order."""
-    columns = list(getattr(scores, "columns", ()))
-    if not all(isinstance(column, str) for column in columns):
-        return
-    if columns != names and set(columns) == set(names):
-        seen = f"the columns are {shortened(columns)} and classes {shortened(names)}"
-        raise ValueError(f"{seen}; pass classes in the order of the columns")
 
 
 def class_names(classes: Classes, columns: int | None = None) -> list[Any]:

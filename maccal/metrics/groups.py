@@ -20,9 +20,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from maccal.metrics.arguments import check_bins, check_given, generator
+from maccal.metrics import given
+from maccal.metrics.arguments import check_bins, check_given, generator, refuse_missing
 from maccal.metrics.bins import Bins
 from maccal.metrics.counts import clopper_pearson, holm
+from maccal.metrics.frames import check_order
 from maccal.metrics.given import Classes, class_indices
 from maccal.metrics.inputs import (
     Array,
@@ -92,6 +94,7 @@ def by_group(
     [('north', False), ('south', True)]
     """
     if classes is not None and labels is not None:
+        check_order(logits if probs is None else probs, given.class_names(classes))
         labels = class_indices(labels, classes)
     confidence, correct, _ = top_of(probs, labels, logits)
     names, index = group_index(groups, len(confidence))
@@ -128,6 +131,7 @@ def by_class(
     [('cat', 10, 0.0), ('dog', 10, 0.4)]
     """
     if len(names):
+        check_order(logits if probs is None else probs, names)
         labels = class_indices(labels, names)
     confidence, correct, p = top_of(probs, labels, logits)
     titles = class_names(names, p.shape[1])
@@ -158,14 +162,18 @@ def group_index(groups: Any, rows: int) -> tuple[list[object], torch.Tensor]:
     """The names of the groups, sorted, and the number of each row's."""
     if groups is None:
         raise ValueError("groups are missing: pass one name or number for each row")
+    refuse_missing(groups, "groups")
     array = np.asarray(groups.cpu() if isinstance(groups, torch.Tensor) else groups)
+    if array.dtype.kind == "U" and isinstance(groups, list | tuple):
+        array = np.array(groups, object)  # a number beside names was made text
     if array.shape != (rows,):
         found = f"groups have shape {array.shape}"
         raise ValueError(f"{found}; expected one name or number for each of the {rows} rows")
     if array.dtype.kind == "O":
         array = array_of_names(array)
-    if array.dtype.kind == "f" and np.isnan(array).any():
-        row = int(np.isnan(array).argmax())
+    absent = {"f": np.isnan, "M": np.isnat, "m": np.isnat}.get(array.dtype.kind)
+    if absent is not None and absent(array).any():
+        row = int(absent(array).argmax())
         raise ValueError(f"groups are NaN in row {row}; give such rows a name of their own")
     names, index = np.unique(array, return_inverse=True)
     return names.tolist(), torch.from_numpy(index.reshape(-1))
@@ -186,9 +194,7 @@ def class_names(names: Sequence[str], classes: int) -> list[object]:
     """These names, or the numbers of the classes."""
     if len(names) == 0:
         return list(range(classes))
-    if len(names) != classes:
-        raise ValueError(f"{len(names)} names for {classes} classes; they must match one to one")
-    return list(names)
+    return given.class_names(names, classes)
 
 
 def listing(

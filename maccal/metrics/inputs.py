@@ -21,6 +21,7 @@ from maccal.metrics.arguments import Array as Array
 from maccal.metrics.arguments import Labels as Labels
 from maccal.metrics.arguments import Same as Same
 from maccal.metrics.arguments import as_tensor as as_tensor
+from maccal.metrics.frames import check_index
 
 kernels: ModuleType | None
 try:
@@ -35,6 +36,7 @@ ONE_SCORE = (
     "or pass the two columns (1 - s, s)"
 )
 SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}  # float32 and float64 rows: 1e-3
+MANY = 10  # rows: so many logits do not all look like probabilities by chance
 ROUNDED = 0.1  # a row whose sum is off by less was probably rounded
 
 # What to do instead, where the mistake is a common one
@@ -157,6 +159,7 @@ def check_confidence(confidence: Array, correct: Array) -> tuple[Tensor, Tensor]
 
     Both on the device of the confidences.
     """
+    check_index(confidence, correct)
     c = as_tensor(confidence, "confidence")
     hit = as_tensor(correct, "correct")
     if c.ndim != 1 or c.shape != hit.shape:
@@ -277,7 +280,16 @@ def check_probs(probs: Any) -> Tensor:
 
 
 def check_logits(logits: Any) -> Tensor:
-    """Finite logits as an N x K tensor of float32 or float64."""
+    """Finite logits as an N x K tensor of float32 or float64; ValueError for probabilities."""
+    tensor = finite_logits(logits)
+    if len(tensor) >= MANY and are_probs(tensor) and not are_ones(tensor):
+        seen = "all rows of logits lie in [0, 1] and sum to 1, so these are probabilities"
+        raise ValueError(f"{seen}; pass them as probs")
+    return tensor
+
+
+def finite_logits(logits: Any) -> Tensor:
+    """Finite numbers as an N x K tensor of float32 or float64."""
     tensor = matrix(logits, "logits")
     tensor = tensor if tensor.dtype == torch.float64 else tensor.float()
     if not bool(tensor.sum().isfinite()):  # one cheap pass; look closer only if it fails
@@ -285,6 +297,21 @@ def check_logits(logits: Any) -> Tensor:
         if bool(wrong.any()):
             raise not_finite("logits", tensor[first(wrong)], first(wrong))
     return tensor
+
+
+def are_probs(logits: Tensor) -> bool:
+    """Whether every row could be a row of probabilities; the first row settles it as a rule."""
+    tolerance = SUM_TOLERANCE.get(logits.dtype, 1e-3)
+    for part in (logits[:1], logits):
+        low, high = torch.aminmax(part)
+        if low < 0 or high > 1 or bool(((row_sums(part) - 1).abs() > tolerance).any()):
+            return False
+    return True
+
+
+def are_ones(logits: Tensor) -> bool:
+    """Whether they are all 0 or 1, as logits may be that someone made up."""
+    return bool(((logits == 0) | (logits == 1)).all())
 
 
 def row_sums(block: Tensor) -> Tensor:
@@ -313,6 +340,7 @@ def top_label(probs: Array, labels: Array) -> tuple[Same, Same]:
     >>> confidence.tolist(), correct.tolist()
     ([0.8, 0.5], [True, False])
     """
+    check_index(probs, labels)
     p = matrix(probs, "probs")
     y = check_labels(labels, p)
     confidence, correct, totals, lowest = scan(p, y)

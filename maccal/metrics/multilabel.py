@@ -34,6 +34,7 @@ from maccal.metrics.binary import (
 )
 from maccal.metrics.binning import assign
 from maccal.metrics.bins import Bins
+from maccal.metrics.frames import check_order, column_names
 from maccal.metrics.groups import Line, class_names, columns, measured_groups
 from maccal.metrics.inputs import Array, as_tensor
 from maccal.metrics.listing import Column, Listing
@@ -102,6 +103,8 @@ def multilabel_summary(
     bins = check_bins(bins)
     p, y, loss = entries(probs, labels, logits)
     titles = class_names(names, p.shape[1])
+    check_order(logits if probs is None else probs, column_names(labels) or titles)
+    check_order(logits if probs is None else probs, titles)
     square = (p - y.double()) ** 2
     lines = label_lines(p, y, square, loss, bins)
     if interval:

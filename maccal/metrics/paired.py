@@ -16,6 +16,7 @@ from torch import Tensor
 
 from maccal.metrics.arguments import check_bins, generator
 from maccal.metrics.binning import assign, equal_width_edges
+from maccal.metrics.frames import check_index
 from maccal.metrics.given import Classes, plain
 from maccal.metrics.inputs import Array, Labels, check_confidence, top_label
 from maccal.metrics.miscalibration import ece
@@ -63,7 +64,9 @@ def compare(
     >>> result["ece"].difference > 0.1, result["ece"].real, result["accuracy"].difference
     (True, True, 0.0)
     """
-    first, _ = plain(first, labels, normalise=normalise)
+    check_index(first, second)
+    check_index(first, labels)
+    first, _ = plain(first, labels, classes=classes, normalise=normalise)
     second, y = plain(second, labels, classes=classes, normalise=normalise)
     pair = RowNumbers.of(first, y), RowNumbers.of(second, y)
     return compare_rows(*pair, bins=check_bins(bins), resamples=resamples, seed=seed)

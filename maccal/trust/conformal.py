@@ -25,6 +25,7 @@ from sklearn.base import BaseEstimator
 
 from maccal.caution import warn
 from maccal.metrics.arguments import check_count, shortened
+from maccal.metrics.frames import check_same_columns, column_names
 from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array, Labels, Same, blocks, check_labels, check_probs
 from maccal.trust.names import columns_of, indices
@@ -85,11 +86,10 @@ class ConformalSets(BaseEstimator):  # type: ignore[misc]
 
         Labels may be names where `classes` has them in the order of the columns.
         """
-        scoring = self._scoring()
-        share = decimal(self.coverage)
+        scoring, share, _ = self._asked()
         p = check_probs(probs)
         self.classes_ = columns_of(classes, p.shape[1])
-        y = check_labels(indices(labels, self.classes_), p).cpu().numpy()
+        y = check_labels(indices(labels, self.classes_, probs), p).cpu().numpy()
         scores = np.empty(len(y))
         for rows in blocks(*p.shape):
             scores[rows] = scoring.of_labels(plain(p[rows]), y[rows])
@@ -98,6 +98,7 @@ class ConformalSets(BaseEstimator):  # type: ignore[misc]
         else:
             found = [quantile(scores, share)]
         self.thresholds_ = np.array(found)
+        self.asked_, self.columns_ = self._asked(), column_names(probs)
         self.precision_ = p.dtype
         self.n_features_in_ = p.shape[1]
         self._warn_of_few(len(y), share)
@@ -107,7 +108,10 @@ class ConformalSets(BaseEstimator):  # type: ignore[misc]
         """N x K booleans: which classes are in the set of each row."""
         if not hasattr(self, "thresholds_"):
             raise ValueError("these ConformalSets are not fitted yet: call fit(probs, labels)")
+        if self._asked() != self.asked_:
+            raise ValueError("method, coverage or another parameter was changed; call fit again")
         scoring = self._scoring()
+        check_same_columns(probs, self.columns_, "ConformalSets")
         p = check_probs(probs)
         if p.shape[1] != self.n_features_in_:
             found = f"{p.shape[1]} columns, and it was fitted on {self.n_features_in_}"
@@ -126,7 +130,7 @@ class ConformalSets(BaseEstimator):  # type: ignore[misc]
         """Coverage and size of the sets of rows that were not fitted on."""
         sets = self.predict(probs)
         names = [str(name) for name in self.classes_.tolist()]
-        return set_summary(sets, indices(labels, self.classes_), names=names)
+        return set_summary(sets, indices(labels, self.classes_, probs), names=names)
 
     def _scoring(self) -> Scoring:
         """The scores that the parameters ask for; ValueError for those that do not apply."""
@@ -138,11 +142,21 @@ class ConformalSets(BaseEstimator):  # type: ignore[misc]
             if self.penalty is not None or self.free is not None:
                 raise ValueError(f"penalty and free do not apply to {self.method}; choose raps")
             return Scoring(self.method, key=self._key())
-        penalty = 0.01 if self.penalty is None else float(self.penalty)
+        try:
+            penalty = 0.01 if self.penalty is None else float(self.penalty)
+        except (TypeError, ValueError):
+            penalty = math.nan
         if not 0 <= penalty < math.inf:
-            raise ValueError(f"penalty is {penalty}; expected a number of at least 0")
+            seen = f"penalty is {shortened(self.penalty)}"
+            raise ValueError(f"{seen}; expected a number of at least 0")
         free = 5 if self.free is None else check_count(self.free, "free", least=0)
         return Scoring("raps", penalty, free, self._key())
+
+    def _asked(self) -> tuple[Scoring, Fraction, bool]:
+        """What the thresholds depend on."""
+        if not isinstance(self.per_class, bool | np.bool_):
+            raise ValueError(f"per_class is {shortened(self.per_class)}; expected True or False")
+        return self._scoring(), decimal(self.coverage), bool(self.per_class)
 
     def _key(self) -> int | None:
         exact = self.method == "thr" or self.randomised is False

@@ -29,12 +29,13 @@ from sklearn.base import BaseEstimator
 
 from maccal.metrics.arguments import check_count, shortened
 from maccal.metrics.counts import chance_of_fewer, clopper_pearson, rate_bound
+from maccal.metrics.frames import check_same_columns, column_names
 from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array, Labels, Same, as_tensor, check_probs, top_label
 from maccal.metrics.listing import Column, Listing
 from maccal.metrics.resampling import LEVEL
 from maccal.metrics.summaries import show
-from maccal.trust.names import columns_of, indices
+from maccal.trust.names import columns_of, indices, numbered
 from maccal.trust.scores import rounding
 
 ABSTAINED = -1  # in place of a label
@@ -49,7 +50,10 @@ COLUMNS = (
 
 
 class Answers(NamedTuple):
-    """Labels, -1 where abstaining, and the mask of the rows that are not answered."""
+    """Labels, -1 where abstaining, and the mask of the rows that are not answered.
+
+    Where the classes have names, those, and None where abstaining.
+    """
 
     labels: Same
     abstained: Same
@@ -94,8 +98,9 @@ class AbstainingClassifier(BaseEstimator):  # type: ignore[misc]
         risk, delta = checked(self.risk, "risk"), checked(self.delta, "delta")
         given = check_probs(probs)
         self.n_features_in_, self.precision_ = given.shape[1], given.dtype
+        self.columns_ = column_names(probs)
         self.classes_ = columns_of(classes, self.n_features_in_)
-        top = top_label(probs, indices(labels, self.classes_))
+        top = top_label(probs, indices(labels, self.classes_, probs))
         confidence, correct = (vector(part) for part in top)
         steps = check_count(self.steps, "steps", most=10_000)
         level = delta / steps
@@ -117,9 +122,10 @@ class AbstainingClassifier(BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, probs: Array) -> Answers:
-        """The most probable class of each row, or -1 and a mark in the mask of abstentions."""
+        """The most probable class of each row, and which rows are not answered."""
         if not hasattr(self, "threshold_"):
             raise ValueError("this AbstainingClassifier is not fitted: call fit(probs, labels)")
+        check_same_columns(probs, self.columns_, "AbstainingClassifier")
         p = check_probs(probs)
         if p.shape[1] != self.n_features_in_:
             found = f"{p.shape[1]} columns, and it was fitted on {self.n_features_in_}"
@@ -127,10 +133,18 @@ class AbstainingClassifier(BaseEstimator):  # type: ignore[misc]
         # In another precision: what rounding may have lifted above the threshold is not answered
         least = self.threshold_ + rounding(self.precision_, p.dtype)
         abstained = p.amax(1).double().clamp(max=1) <= least
+        if not numbered(self.classes_):
+            return self._named(p.argmax(1).cpu().numpy(), abstained, probs)
         labels = p.argmax(1).masked_fill(abstained, ABSTAINED)
         if isinstance(probs, torch.Tensor):
             return Answers(labels, abstained)
         return Answers(labels.numpy(), abstained.numpy())
+
+    def _named(self, predicted: np.ndarray, abstained: torch.Tensor, probs: Array) -> Answers:
+        """The answers by the names of the classes, None where abstaining."""
+        names = self.classes_.astype(object)[predicted]
+        names[abstained.cpu().numpy()] = None
+        return Answers(names, abstained if isinstance(probs, torch.Tensor) else abstained.numpy())
 
     def measure(self, probs: Array, labels: Labels) -> dict[str, Any]:
         """Coverage and risk on rows that were not fitted on, with exact 95 % intervals.
@@ -138,7 +152,7 @@ class AbstainingClassifier(BaseEstimator):  # type: ignore[misc]
         The risk is NaN where nothing is answered.
         """
         answered = ~vector(self.predict(probs).abstained)
-        _, correct = top_label(probs, indices(labels, self.classes_))
+        _, correct = top_label(probs, indices(labels, self.classes_, probs))
         many, wrong = int(answered.sum()), int((answered & ~vector(correct)).sum())
         low, high = clopper_pearson(many, len(answered))
         least, most = clopper_pearson(wrong, many) if many else (math.nan, math.nan)

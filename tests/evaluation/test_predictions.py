@@ -191,6 +191,17 @@ def test_missing_pieces(tmp_path):
         read(tmp_path / "m.npy", kind="probs", labels=tmp_path / "y.npy")
 
 
+def test_classes_that_contradict_the_file_are_refused(tmp_path):
+    write_named_csv(tmp_path)
+    path = tmp_path / "m.csv"
+    assert read(path, classes=CLASSES).classes == CLASSES
+    with pytest.raises(FileError, match=r"its classes are .*; leave --classes out"):
+        read(path, classes=CLASSES[::-1])
+    np.savez(tmp_path / "m.npz", probs=PROBS, labels=LABELS)
+    with pytest.raises(FileError, match="2 classes for 3 columns"):
+        read(tmp_path / "m.npz", classes=CLASSES[:2])
+
+
 def test_pickles_are_not_opened(tmp_path):
     """An array of objects could run code when loaded."""
     np.savez(tmp_path / "m.npz", probs=np.array([{"a": 1}], dtype=object), labels=LABELS)

@@ -126,6 +126,7 @@ def test_features_of_text_models(kind, dtype):
     assert torch.equal(y, Y[:4].repeat(2))
 
 
+@pytest.mark.usefixtures("vision")
 def test_hugging_face_image_model():
     model = hf_model(
         "ViTForImageClassification", "ViTConfig", image_size=32, patch_size=16, **TINY

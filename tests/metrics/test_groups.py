@@ -139,6 +139,10 @@ def test_a_table_and_a_frame():
         ([1.0, math.nan, 1.0, 2.0], "groups are NaN in row 1"),
         (["a", None, "b", "b"], "the group of row 1 is None"),
         (np.array(["a", 1, "b", "b"], object), "mix names and numbers"),
+        (["a", 1, "b", "b"], "mix names and numbers"),
+        (["a", math.nan, "b", "b"], "the group of row 1 is nan"),
+        (np.array(["2026-01-01", "NaT", "2026-01-01", "2026-01-02"], "M8[D]"), "NaN in row 1"),
+        (np.ma.masked_array([0, 1, 0, 1], [0, 1, 0, 0]), "groups"),
     ],
 )
 def test_bad_groups_are_refused(groups, message):
@@ -149,5 +153,9 @@ def test_bad_groups_are_refused(groups, message):
 
 def test_wrong_names_are_refused():
     probs, labels = made_up(np.random.default_rng(9), 4)
-    with pytest.raises(ValueError, match="3 names for 4 classes"):
+    with pytest.raises(ValueError, match="3 classes for 4 columns"):
         mc.by_class(probs, labels, names=["a", "b", "c"])
+    with pytest.raises(ValueError, match="'a' twice"):
+        mc.by_class(probs, labels, names=["a", "b", "c", "a"])
+    with pytest.raises(ValueError, match="abcd"):
+        mc.by_class(probs, labels, names="abcd")

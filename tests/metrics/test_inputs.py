@@ -122,6 +122,17 @@ def test_bad_logits(value):
         nll(logits=np.array([[0.0, 1.0], [value, 0.0]]), labels=np.array([0, 1]))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_probabilities_are_refused_as_logits(dtype):
+    """Ten rows are no chance; fewer may be, and so may zeros and ones that someone made up."""
+    probs = np.random.default_rng(0).dirichlet([1, 1, 1], 10).astype(dtype)
+    labels = np.arange(10) % 3
+    with pytest.raises(ValueError, match="these are probabilities; pass them as probs"):
+        nll(logits=probs, labels=labels)
+    for logits in (probs[:9], np.eye(3)[labels], 2 * probs):
+        assert nll(logits=logits, labels=labels[: len(logits)]) > 0
+
+
 def test_large_finite_logits_are_fine():
     huge = np.full((2, 2), 3e38, dtype=np.float32)  # their sum overflows, they do not
     assert nll(logits=huge, labels=np.array([0, 1])) == pytest.approx(np.log(2))

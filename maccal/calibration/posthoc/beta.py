@@ -74,7 +74,7 @@ class BetaCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 which = f"class {c} is told from the others without a mistake"
                 raise ValueError(f"{which}, so there is no best fit; fit on more rows") from None
         self.maps_ = np.stack(maps)
-        return fitted(self, numbers)
+        return fitted(self, numbers, logits)
 
     def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""

@@ -166,7 +166,7 @@ class DirichletCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         refuse_right(logs, codes, found.diagonal())
         theta = found.numpy()
         self.weight_, self.bias_ = theta[:, :-1].copy(), theta[:, -1].copy()
-        return fitted(self, numbers)
+        return fitted(self, numbers, logits)
 
     def _strengths(self, logs: Tensor, labels: Tensor) -> tuple[float, float]:
         """Lambda and mu, given or chosen."""

@@ -65,7 +65,7 @@ class EnsembleTemperatureScaling(ClassifierMixin, BaseEstimator):  # type: ignor
         own = [own_probability(x, codes, scale) for scale in (1 / self.temperature_, 1.0)]
         own.append(np.full(len(x), 1 / x.shape[1]))
         self.weights_ = best_weights(np.stack(own))
-        return fitted(self, numbers)
+        return fitted(self, numbers, logits)
 
     def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""

@@ -70,7 +70,7 @@ class HistogramCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.edges_ = [self._edges(p, bins) for p in probs]
         pairs = zip(probs, self.edges_, targets(codes, len(probs)), strict=True)
         self.values_ = [bin_shares(p, edges, hit) for p, edges, hit in pairs]
-        return fitted(self, numbers)
+        return fitted(self, numbers, logits)
 
     def _edges(self, p: np.ndarray, bins: int) -> np.ndarray:
         return mass_edges(np.sort(p), bins) if self.equal == "mass" else equal_width_edges(bins)

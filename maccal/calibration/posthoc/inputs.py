@@ -23,16 +23,17 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
+from maccal.metrics.arguments import check_given
+from maccal.metrics.frames import check_order, check_same_columns, column_names
 from maccal.metrics.given import Classes, class_indices, class_names
 from maccal.metrics.inputs import (
-    SUM_TOLERANCE,
     Array,
     Labels,
     Same,
+    are_probs,
     check_labels,
-    check_logits,
     check_probs,
-    row_sums,
+    finite_logits,
 )
 
 Inputs = Literal["logits", "probs"]
@@ -46,7 +47,7 @@ def checked(values: Array, inputs: Inputs) -> Tensor:
         return checked_probs(values)
     if inputs != "logits":
         raise ValueError(f'inputs is {inputs!r}; say inputs="logits" or inputs="probs"')
-    logits = check_logits(values)
+    logits = finite_logits(values)
     if are_probs(logits):
         seen = "all rows lie in [0, 1] and sum to 1, so these are probabilities and not logits"
         raise ValueError(f'{seen}; say inputs="probs"')
@@ -59,16 +60,6 @@ def checked_probs(values: Array) -> Tensor:
     except ValueError as error:
         raise ValueError(f'{error} (with inputs="probs"; say inputs="logits" for logits)') from None
     return probs if probs.dtype == torch.float64 else probs.float()
-
-
-def are_probs(logits: Tensor) -> bool:
-    """Whether every row could be a row of probabilities; the first row settles it as a rule."""
-    tolerance = SUM_TOLERANCE.get(logits.dtype, 1e-3)
-    for part in (logits[:1], logits):
-        low, high = torch.aminmax(part)
-        if low < 0 or high > 1 or bool(((row_sums(part) - 1).abs() > tolerance).any()):
-            return False
-    return True
 
 
 def scores(values: Tensor, inputs: Inputs) -> Tensor:
@@ -88,15 +79,37 @@ def fit_inputs(
     values: Array, labels: Labels, inputs: Inputs, classes: Classes | None = None
 ) -> tuple[Tensor, Tensor]:
     """Checked numbers and the indices of their labels, on the CPU."""
+    check_given(values, labels, None)
     numbers = checked(values, inputs).cpu()
     if classes is not None:
+        check_order(values, class_names(classes))
+        refuse_numbered(labels, classes)
         labels = class_indices(labels, classes, numbers.shape[1])
     return numbers, check_labels(labels, numbers)
 
 
-def fitted(estimator: Estimator, numbers: Tensor) -> Estimator:
+def refuse_numbered(labels: Any, classes: Classes) -> None:
+    """ValueError for whole numbers where the classes have names that are not in sorted order.
+
+    Some functions of scikit-learn number the names before they call fit: in sorted order.
+    """
+    names = class_names(classes)
+    array = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    if array.dtype.kind in "iu" and isinstance(names[0], str) and names != sorted(names):
+        seen = "labels are whole numbers, and classes are names that are not in sorted order"
+        why = (
+            "cross_val_predict numbers names in sorted order, so that these may mean other columns"
+        )
+        remedy = "pass the names as labels; or numbers, and no classes"
+        raise ValueError(f"{seen}: {why}; {remedy}")
+
+
+def fitted(estimator: Estimator, numbers: Tensor, values: Any) -> Estimator:
     """The estimator with what scikit-learn expects of a fitted one; the last line of every fit."""
     columns = numbers.shape[1]
+    estimator.__dict__.pop("feature_names_in_", None)
+    if column_names(values) is not None:
+        estimator.feature_names_in_ = np.array(column_names(values), object)
     named = estimator.classes is not None
     estimator.classes_ = (
         np.array(class_names(estimator.classes, columns)) if named else np.arange(columns)
@@ -113,6 +126,7 @@ def new_inputs(estimator: Any, values: Array) -> Tensor:
     name = type(estimator).__name__
     if not hasattr(estimator, "classes_"):
         raise NotFittedError(f"this {name} is not fitted yet: call fit(logits, labels) first")
+    check_same_columns(values, getattr(estimator, "feature_names_in_", None), name)
     numbers = checked(values, estimator.inputs)
     if numbers.shape[1] != len(estimator.classes_):
         found = f"{numbers.shape[1]} columns, and it was fitted on {len(estimator.classes_)}"

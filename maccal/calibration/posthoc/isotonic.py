@@ -51,7 +51,7 @@ class IsotonicCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         probs = columns(numbers, self.inputs)
         pairs = zip(probs, targets(codes, len(probs)), strict=True)
         self.functions_ = [rising(p, hit) for p, hit in pairs]
-        return fitted(self, numbers)
+        return fitted(self, numbers, logits)
 
     def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""

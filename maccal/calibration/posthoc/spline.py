@@ -71,7 +71,7 @@ class SplineCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.confidence_, self.corrected_ = corrected(
             confidence.numpy(), hit.double().numpy(), knots
         )
-        return fitted(self, numbers)
+        return fitted(self, numbers, logits)
 
     def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""

@@ -100,7 +100,7 @@ class StructuredVectorScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
             "vector", x, codes, self.strength
         )
         self.n_rows_ = len(x)
-        return fitted(self, numbers)
+        return fitted(self, numbers, logits)
 
     def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""
@@ -155,7 +155,7 @@ class StructuredMatrixScaling(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.temperature_, theta = fit_structured("matrix", x, codes, self.strength)
         self.weight_, self.bias_ = theta[:, :-1].copy(), theta[:, -1].copy()
         self.n_rows_ = len(x)
-        return fitted(self, numbers)
+        return fitted(self, numbers, logits)
 
     def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""

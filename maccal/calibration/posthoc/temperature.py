@@ -90,7 +90,7 @@ class TemperatureScaling(TransformerMixin, ClassifierMixin, BaseEstimator):  # t
         else:
             numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
         self.temperature_ = found_temperature(scores(numbers, self.inputs), codes, known, source)
-        return fitted(self, numbers)
+        return fitted(self, numbers, logits)
 
     def transform(self, logits: Array) -> Same:
         """The logits, or log-probabilities, divided by the temperature."""

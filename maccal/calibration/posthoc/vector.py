@@ -66,7 +66,7 @@ class VectorScaling(TransformerMixin, ClassifierMixin, BaseEstimator):  # type: 
         except NoOptimum as error:
             raise ValueError(f"there is no best vector: {error}; {REMEDY}") from None
         self.scale_, self.bias_ = (theta[0] / temperature).numpy(), theta[1].numpy()
-        return fitted(self, numbers)
+        return fitted(self, numbers, logits)
 
     def transform(self, logits: Array) -> Same:
         """The logits after the map, in float64."""

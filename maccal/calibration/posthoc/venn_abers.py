@@ -87,7 +87,7 @@ class VennAbersCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             probs = columns(numbers, self.inputs)
             both = zip(probs, targets(codes, len(probs)), strict=True)
             self.gaps_ = [gaps(p, hit) for p, hit in both]
-        return fitted(self, numbers)
+        return fitted(self, numbers, logits)
 
     def predict_proba(self, logits: Array) -> Same:
         """Calibrated probabilities, in float64."""

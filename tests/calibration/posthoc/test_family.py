@@ -1,6 +1,7 @@
 """What every post-hoc calibrator does: scikit-learn's shape, and what was said about its inputs."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from made_up_predictions import made_up
@@ -128,6 +129,34 @@ def test_a_failed_fit_is_no_fit(name):
         model.fit(LOGITS, np.full(len(LOGITS), 9))
     with pytest.raises(ValueError, match="not fitted yet"):
         model.predict_proba(LOGITS)
+
+
+NAMES = ["owl", "cat", "emu", "dog"]
+
+
+@each
+def test_labels_and_columns_may_have_names(name):
+    """A frame's columns are those of the fit; what answers are called does not change them."""
+    frame = pd.DataFrame(LOGITS, columns=NAMES)
+    text = np.array(NAMES)[LABELS]
+    model = FAMILY[name](classes=NAMES).fit(frame, text)
+    assert model.feature_names_in_.tolist() == NAMES
+    plain = FAMILY[name]().fit(LOGITS, LABELS)
+    assert np.array_equal(model.predict_proba(frame), plain.predict_proba(LOGITS))
+    assert (model.predict(frame) == np.array(NAMES)[plain.predict(LOGITS)]).all()
+    assert not hasattr(model.fit(LOGITS, text), "feature_names_in_")
+
+
+def test_numbers_are_refused_where_they_may_count_other_columns():
+    """cross_val_predict numbers names in sorted order, and would give another class each."""
+    text = np.array(NAMES)[LABELS]
+    model = maccal.TemperatureScaling(classes=NAMES)
+    with pytest.raises(ValueError, match="cross_val_predict numbers names in sorted order"):
+        cross_val_predict(model, LOGITS, text, cv=3, method="predict_proba")
+    in_order = np.argsort(NAMES)
+    model = maccal.TemperatureScaling(classes=sorted(NAMES))
+    found = cross_val_predict(model, LOGITS[:, in_order], text, cv=3, method="predict_proba")
+    assert nll(found, np.argsort(in_order)[LABELS]) < nll(PROBS, LABELS)
 
 
 def test_all_are_public():
