@@ -52,8 +52,12 @@ def test_several_files_are_written_together_or_not_at_all(tmp_path):
     """The second cannot be written: the first is as it was, and nothing is left lying about."""
     first = write(tmp_path / "a" / "row.json", "old")
     write(tmp_path / "file", "no folder")
-    for second in (tmp_path / "file" / "page.html", tmp_path / "a"):
-        with pytest.raises(FileError, match=f"^{second}: cannot be written"):
+    wrong = {
+        tmp_path / "file" / "page.html": f"^{tmp_path / 'file'}: a file, where a folder is needed",
+        tmp_path / "a": f"^{tmp_path / 'a'}: cannot be written: it is a folder",
+    }
+    for second, message in wrong.items():
+        with pytest.raises(FileError, match=message):
             write_all({first: "new", second: "page"})
         assert first.read_text() == "old"
         assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "file", "row.json"]

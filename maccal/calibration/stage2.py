@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
+from maccal.metrics.arguments import check_count, check_number, check_share
+
 BOTTLENECK = 512  # width of the hidden layer, where there is one; the paper gives none
 FEWEST = 0.01  # the smallest share of the weights that a head keeps: none would be no head
 # rows that a head from the trained classifier is shown, over all epochs, where there are many
@@ -30,9 +32,9 @@ LEAST: Mapping[str, int] = {
     "weight_decay": 0,
     "eta_init": 0,
     "eta_final": 0,
-    "gamma": 0,
     "hidden": 1,
 }
+WHOLE = ("epochs", "batch_size", "hidden")
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,12 @@ class Stage2:
             self._check_choice(field.name, get_args(field.type))
         for name, least in LEAST.items():
             value = getattr(self, name)
-            if value is not None and not value >= least:
-                raise ValueError(f"Stage2: {name} is {value}; it must be at least {least}")
+            if value is None:
+                continue
+            check = check_count if name in WHOLE else check_number
+            check(value, f"Stage2: {name}", least)
+        check_share(self.gamma, "Stage2: gamma")
+        check_number(self.q0, "Stage2: q0")
         if self.start == "trained" and self.hidden is not None:
             raise ValueError(
                 "Stage2: the trained classifier is linear, so a head that starts from it has no "

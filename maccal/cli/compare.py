@@ -15,7 +15,7 @@ from maccal.cli.reading import READING, Reading
 from maccal.evaluation.arrays import load_npz
 from maccal.evaluation.choice import COMPARED, HEAD, Candidate, Choice
 from maccal.evaluation.choosing import SECONDS, compare_calibrators
-from maccal.io import write_json
+from maccal.io import check_folder, write_json
 from maccal.metrics import Difference
 
 
@@ -49,6 +49,8 @@ def compare(
         seed: number that settles folds and draws.
         out: folder for <name>.compare.json; by default nothing is written.
     """
+    if out is not None:
+        check_folder(out)
     said = reading.read(file)
     z = load_npz(file, ("z",)).get("z") if file.suffix.lower() == ".npz" else None
     choice = compare_calibrators(

@@ -18,7 +18,7 @@ from maccal.distributed import held
 from maccal.evaluation.evaluated import Compared, Evaluated, measure, paired
 from maccal.evaluation.predictions import Predictions
 from maccal.evaluation.row import row_text
-from maccal.io import readable, write_all
+from maccal.io import check_folder, readable, write_all
 from maccal.report.evaluation import evaluation_page
 from maccal.runs import ood_run, predictions_of, shift_run
 from maccal.runs.beyond import plain_parts
@@ -75,6 +75,8 @@ def evaluate(
         evaluate_task(file, task, reading, bins, resamples, seed, out)
         return
     wanted.check(file, out)
+    if out is not None:
+        check_folder(out)
     paths = [file, *compare_with]
     if all(path.is_dir() for path in paths):
         refuse("a run", **vars(reading))

@@ -11,7 +11,7 @@ from maccal.cli.flags import refuse
 from maccal.cli.output import answer, note, tell
 from maccal.cli.printing import right_aligned
 from maccal.evaluation.tables import Kind
-from maccal.io import FileError, write
+from maccal.io import FileError, check_folder, write
 from maccal.monitoring.files import FromFile, read_batch, read_late
 from maccal.monitoring.monitor import Monitor
 from maccal.monitoring.settings import Settings
@@ -44,19 +44,22 @@ def monitor(
     Args:
         folder: the state of the monitor.
         new: make it; the next five are fixed then.
-        reference: predictions and labels from before the deployment, .npz or .csv.
+        reference: predictions and labels from before the deployment, .npz, .csv or .csv.gz.
         alpha: chance that an alarm ever fires falsely, 0 to 1; 0.05 by default.
         tolerance: a gap between confidence and accuracy that does not matter; 0.02 by default.
         least_accuracy: alarm if the accuracy falls below it, such as 0.9.
         bins: number of bins of confidence; 15 by default.
-        add: a batch: logits or probs, with labels and ids if there are some, .npz or .csv.
-        labels: labels that came late: ids and labels, .npz or .csv.
+        add: a batch: logits or probs, with labels and ids if there are some, .npz, .csv or .csv.gz.
+        labels: labels that came late: ids and labels, .npz, .csv or .csv.gz.
         merge: the folder of another monitor, whose events are taken over.
         time: when the batch was predicted, or the labels came, such as 2026-03-01T12:00; else now.
         name: word for the batch or labels, to tell them from others that are equal.
         kind: which to use where a file has both logits and probs.
         page: write the course over time to this .html file.
     """
+    if page is not None:
+        check_page(page, folder)
+    changes = Changes(add, labels, merge, time, name or "", kind)
     if new:
         watch = made(folder, reference, kind, alpha, tolerance, least_accuracy, bins)
     else:
@@ -68,7 +71,6 @@ def monitor(
         refuse("a command without --add or --labels", time=time, name=name)
     if add is None and reference is None:
         refuse("a command without --add or --reference", kind=kind)
-    changes = Changes(add, labels, merge, time, name or "", kind)
     changes.rehearse(watch)
     changes.make(watch)
     found = watch.standing()
@@ -80,6 +82,17 @@ def monitor(
         note(f"page: {page}")
     if found.fired:
         raise SystemExit(FIRED)
+
+
+def check_page(page: Path, folder: Path) -> None:
+    """FileError for a page that would take the place of something else; before anything is done."""
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise FileError(page, "the page is HTML; pass a name that ends in .html")
+    if page.resolve().is_relative_to(folder.resolve()):
+        raise FileError(page, "it would lie in the folder of the monitor; choose another place")
+    if page.is_dir():
+        raise FileError(page, "a folder; pass the name of a file")
+    check_folder(page.parent)
 
 
 def made(
@@ -167,7 +180,8 @@ def show_standing(found: Standing) -> None:
 
 def counts(found: Standing) -> str:
     labelled = f"{found.labelled:,} with labels, {found.waiting:,} waiting for theirs"
-    return f"{found.rows:,} rows in {found.batches:,} batches; {labelled}"
+    batches = "batch" if found.batches == 1 else "batches"
+    return f"{found.rows:,} rows in {found.batches:,} {batches}; {labelled}"
 
 
 def number_table(found: Standing) -> Table:

@@ -9,7 +9,7 @@ from maccal.cli.output import answer, note, tell
 from maccal.cli.printing import right_aligned
 from maccal.cli.reading import Reading
 from maccal.evaluation.tasks import Task, plain_numbers, read_task
-from maccal.io import write, write_json
+from maccal.io import check_folder, write, write_json
 from maccal.metrics import MultilabelSummary
 from maccal.report.sections import NUMBER_HEADINGS, metrics_of, number_lines, task_page
 
@@ -24,9 +24,9 @@ def evaluate_task(
     out: Path | None,
 ) -> None:
     """Measure, write <name>.<task>.json and <name>.report.html, and print."""
+    folder = check_folder(out or Path())
     said = read_task(file, task, labels=reading.labels, kind=reading.kind, classes=reading.classes)
     numbers = said.summary(bins=bins, resamples=resamples, seed=seed)
-    folder = out or Path()
     settings = {"file": file.name, "kind": said.kind, "resamples": resamples, "seed": seed}
     page = task_page(said, numbers)
     record = settings | plain_numbers(numbers)

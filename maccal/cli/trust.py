@@ -14,7 +14,7 @@ from maccal.cli.tasks import text_table
 from maccal.evaluation.arrays import load_npy
 from maccal.evaluation.predictions import Predictions
 from maccal.evaluation.trusting import Trust, trust_in
-from maccal.io import FileError, write, write_json
+from maccal.io import FileError, check_folder, write, write_json
 from maccal.metrics import Listing
 from maccal.report.sections import SET_HEADINGS, answered_words, set_lines, trust_page
 from maccal.trust.scores import Method
@@ -60,6 +60,8 @@ def trust(
         out: folder for <name>.trust.json and <name>.trust.html; by default nothing is written.
     """
     check_methods(methods, deterministic)
+    if out is not None:
+        check_folder(out)
     said = reading.read(file)
     other = None if test is None else second(test, reading, said)
     found = trust_in(

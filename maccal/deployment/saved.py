@@ -80,6 +80,8 @@ def load_calibrated(model: Model, folder: Path | str) -> Model:
     In eval mode. FileError, and no weight changed, where the file is damaged or of another model.
     """
     path = Path(folder) / FILE
+    if path.parent.is_file():
+        raise FileError(folder, "a file; pass the folder that save_calibrated wrote")
     inside, _ = unwrap(model)
     weights, notes = read_tensors(path, CALIBRATED)
     check_type(inside, notes, path)

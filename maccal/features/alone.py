@@ -9,6 +9,7 @@ Cost: two forward passes of one batch.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
@@ -73,7 +74,7 @@ def same(before: Tensor, after: Tensor | None) -> bool:
 @contextmanager
 def multiplied(layers: list[nn.Module], evenly: bool) -> Iterator[None]:
     """All parameters times 2, or each number times another one from 1/2 to 2; then as before."""
-    parameters = [parameter for layer in layers for parameter in layer.parameters()]
+    parameters = list(chain.from_iterable(layer.parameters() for layer in layers))
     kept = [parameter.detach().clone() for parameter in parameters]
     try:
         with torch.no_grad():

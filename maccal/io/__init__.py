@@ -7,6 +7,7 @@
     write_lines, read_lines        the same for JSON lines: history.jsonl
     write_tensors, read_tensors    safetensors, format and checksum in the metadata: networks, heads
     open_regular, read_bytes       regular files only, as a fifo would hang
+    check_folder, make_folder      a folder to write into, unless a file is in its place
     locked                         one process at a time works on a folder
     sweep                          removes only the parts that killed processes left behind
     FileError                      everything that is wrong with a file: its name and the reason
@@ -25,6 +26,7 @@ from maccal.io.files import (
     write_all,
     write_with,
 )
+from maccal.io.folders import check_folder, make_folder
 from maccal.io.formats import (
     DAMAGED,
     checksum,
@@ -46,9 +48,11 @@ from maccal.io.locks import locked
 __all__ = [
     "DAMAGED",
     "FileError",
+    "check_folder",
     "checksum",
     "flush",
     "locked",
+    "make_folder",
     "new_part",
     "npz",
     "open_regular",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from maccal.io.errors import FileError
+from maccal.io.folders import make_folder
 from maccal.io.locks import NOFOLLOW, abandoned, take_lock
 
 SHORT = 50  # letters of the file's name in the name of its part
@@ -33,7 +34,9 @@ def write(path: Path | str, data: str | bytes) -> Path:
 def write_with(path: Path | str, writer: Callable[[Path], object]) -> Path:
     """The same for a writer that needs a path: it is given the part, which exists and is empty."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
+    if path.is_dir():
+        raise FileError(path, "a folder; pass the name of a file")
     try:
         with new_part(path.parent, path.name) as part:
             writer(part)
@@ -67,7 +70,7 @@ def write_all(files: Mapping[Any, str | bytes]) -> None:
 
 def written_part(path: Path, data: str | bytes, stack: ExitStack) -> Path:
     """The part of a file, on the disk; it is gone when the stack closes, unless renamed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     part = stack.enter_context(new_part(path.parent, path.name))
     part.write_bytes(as_bytes(data))
     flush(part)

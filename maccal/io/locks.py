@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from maccal.io.folders import make_folder
+
 fcntl: Any
 try:
     import fcntl
@@ -48,8 +50,7 @@ def abandoned(handle: int) -> bool:
 @contextmanager
 def locked(folder: Path | str, *, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
     """Hold the folder's lock; `waiting` is called once if another process has it."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(folder)
     handle = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR | NOFOLLOW, 0o666)
     try:
         if not take_lock(handle, wait=False):

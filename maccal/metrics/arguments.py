@@ -135,6 +135,30 @@ def check_count(value: Any, name: str, least: int = 1, most: int | None = None) 
     return number
 
 
+def real(value: Any) -> float:
+    """The value as a float; NaN for what is no number."""
+    try:
+        return math.nan if isinstance(value, str | bool | np.bool_) else float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return math.nan
+
+
+def check_number(value: Any, name: str, low: float = -math.inf, high: float = math.inf) -> float:
+    """A finite number within its limits; ValueError otherwise.
+
+    >>> check_number(1.5, "alpha", 0, 1)
+    Traceback (most recent call last):
+    ...
+    ValueError: alpha is 1.5; expected a number from 0 to 1
+    """
+    number = real(value)
+    if math.isfinite(number) and low <= number <= high:
+        return number
+    limits = f" from {low:g}" if math.isfinite(low) else ""
+    limits += f" to {high:g}" if math.isfinite(high) else ""
+    raise ValueError(f"{name} is {shortened(value)}; expected a number{limits}")
+
+
 def check_bins(bins: Any) -> int:
     """A number of bins."""
     return check_count(bins, "bins", most=MOST_BINS)
@@ -142,10 +166,7 @@ def check_bins(bins: Any) -> int:
 
 def check_share(value: Any, name: str) -> float:
     """A share above 0 and at most 1."""
-    try:
-        share = float(value)
-    except (TypeError, ValueError, RuntimeError, OverflowError):
-        share = math.nan
+    share = real(value)
     if not 0 < share <= 1:
         raise ValueError(f"{name} is {shortened(value)}; expected a share above 0 and at most 1")
     return share

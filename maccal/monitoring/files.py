@@ -5,8 +5,8 @@
                   some; an empty cell: not known yet
     read_late     .npz: ids and labels; .csv: the columns id and label
 
-In a .csv the classes may have names, as for `maccal evaluate`. Whatever is wrong with a file is a
-FileError.
+A .csv may be packed, as .csv.gz, and its classes may have names, as for `maccal evaluate`. Whatever
+is wrong with a file is a FileError.
 """
 
 import csv
@@ -17,12 +17,13 @@ from typing import NamedTuple
 import numpy as np
 
 from maccal.evaluation.arrays import load_npz, reading
+from maccal.evaluation.packed import opened
 from maccal.evaluation.tables import LABELS, ClassIndex, Kind, numbered, score_columns
-from maccal.io import FileError, open_regular
+from maccal.io import FileError
 from maccal.monitoring.told import UNKNOWN
 
 IDS = ("id", "ids")
-SUFFIXES = (".npz", ".csv")
+SUFFIXES = (".npz", ".csv", ".csv.gz")
 
 
 class FromFile(NamedTuple):
@@ -55,14 +56,14 @@ class Table(NamedTuple):
 
 def read_batch(path: Path, kind: Kind | None = None) -> FromFile:
     """The batch in a file; `kind` chooses where an .npz has both logits and probs."""
-    check_suffix(path)
-    return batch_npz(path, kind) if path.suffix.lower() == ".npz" else batch_csv(path, kind)
+    if suffix_of(path) == ".npz":
+        return batch_npz(path, kind)
+    return batch_csv(path, kind)
 
 
 def read_late(path: Path, names: tuple[str, ...] = ()) -> tuple[np.ndarray, np.ndarray]:
     """Ids and labels; `names` are those of the classes."""
-    check_suffix(path)
-    if path.suffix.lower() == ".npz":
+    if suffix_of(path) == ".npz":
         arrays = load_npz(path, ("ids", "labels"))
         if len(arrays) < 2:
             raise FileError(
@@ -77,10 +78,13 @@ def read_late(path: Path, names: tuple[str, ...] = ()) -> tuple[np.ndarray, np.n
     return np.array(ids, np.str_), np.array([index(word) for word in labels], np.int64)
 
 
-def check_suffix(path: Path) -> None:
-    if path.suffix.lower() not in SUFFIXES:
-        expected = " or ".join(SUFFIXES)
-        raise FileError(path, f"unknown suffix {path.suffix!r}; expected {expected}")
+def suffix_of(path: Path) -> str:
+    """How the name of the file ends; FileError unless it is one that is read here."""
+    for suffix in SUFFIXES:
+        if path.name.lower().endswith(suffix):
+            return suffix
+    expected = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
+    raise FileError(path, f"unknown suffix {path.suffix!r}; expected {expected}")
 
 
 def batch_npz(path: Path, kind: Kind | None) -> FromFile:
@@ -134,7 +138,7 @@ def read_table(path: Path) -> Table:
     """All cells; FileError for a row that has more or fewer than the header."""
     with (
         reading(path, "a table"),
-        open_regular(path) as file,
+        opened(path) as file,
         io.TextIOWrapper(file, encoding="utf-8-sig") as text,
     ):
         header, *rows = list(csv.reader(text)) or [[]]

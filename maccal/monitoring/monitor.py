@@ -30,13 +30,14 @@ import numpy as np
 
 from maccal.io import FileError, checksum, locked
 from maccal.metrics.arguments import Array, check_bins
+from maccal.metrics.given import Classes
 from maccal.monitoring import store
 from maccal.monitoring.cells import Cells
 from maccal.monitoring.events import Batch, Event, Labels, Stamp, check_distinct
 from maccal.monitoring.replay import Replay
 from maccal.monitoring.settings import Settings
 from maccal.monitoring.standing import Standing, standing
-from maccal.monitoring.told import UNKNOWN, Rows, check_ids, check_time, rows_told
+from maccal.monitoring.told import UNKNOWN, Rows, check_ids, check_names, check_time, rows_told
 
 Time = datetime | str | None
 SHOWN = 8  # class names in a message
@@ -120,7 +121,7 @@ class Monitor:
         ids: Any = None,
         time: Time = None,
         name: str = "",
-        names: tuple[str, ...] = (),
+        names: Classes = (),
     ) -> None:
         """A batch: probabilities or logits, and labels as far as they are known, else -1.
 
@@ -131,11 +132,12 @@ class Monitor:
         rows = rows_told(probs, labels, logits)
         texts = np.array([], np.str_) if ids is None else check_ids(ids, len(rows.confidence))
         parts = [array.tobytes() for array in rows[:3]] + [joined(texts)]
+        called = check_names(names, rows.classes)
 
         def made(stamp: Stamp) -> Batch:
-            self.check_classes(rows.classes, names)
+            self.check_classes(rows.classes, called)
             self.check_waiting(rows, texts)
-            return batch_of(stamp, rows, texts, names, self.settings.bins)
+            return batch_of(stamp, rows, texts, called, self.settings.bins)
 
         self.append("batch", parts, time, name, made)
 
@@ -162,6 +164,8 @@ class Monitor:
 
         ValueError if its settings or classes differ, or if both wait for a label of the same id.
         """
+        if not isinstance(other, Monitor):
+            raise ValueError(f"merge takes a Monitor; pass Monitor.open({other!r})")
         if self.settings.values() != other.settings.values():
             raise ValueError("the settings of the two monitors differ; only like states merge")
         with self.alone():
@@ -207,6 +211,8 @@ class Monitor:
         made: Callable[[Stamp], Event],
     ) -> None:
         """Make an event of what was told, and keep it."""
+        if not isinstance(name, str):
+            raise ValueError(f"name is {name!r}; expected a word")
         now = datetime.now(timezone.utc)
         moment = check_time(time, now)
         given = "" if time is None else moment

@@ -20,17 +20,22 @@ from maccal.monitoring.settings import Settings
 SETTINGS = "settings.json"
 SETTINGS_KIND = "monitor 1"
 EVENTS = "events"
+SETTINGS_LOST = "it has events and no settings.json: restore that from a copy, or take a new folder"
 
 
 def create(folder: Path, settings: Settings) -> None:
-    """A state without events; ValueError if there is one."""
+    """A state without events; ValueError if there is one, or what is left of one."""
     if (folder / SETTINGS).exists():
         raise ValueError(f"{folder} is a monitor already; its settings are fixed")
+    if event_files(folder):
+        raise FileError(folder, SETTINGS_LOST)
     write_json(folder / SETTINGS, SETTINGS_KIND, settings.values())
 
 
 def read_settings(folder: Path) -> Settings:
     if not (folder / SETTINGS).exists():
+        if event_files(folder):
+            raise FileError(folder, SETTINGS_LOST)
         raise FileError(folder, "no monitor; make one with `maccal monitor FOLDER --new`")
     values = read_json(folder / SETTINGS, SETTINGS_KIND)
     try:

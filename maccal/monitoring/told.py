@@ -2,6 +2,7 @@
 
 rows_told       confidence, predicted class and correctness of a batch
 check_ids       ids of rows as text, each once
+check_names     names of the classes
 check_time      a moment in UTC
 """
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from maccal.metrics.arguments import Array, as_tensor
+from maccal.metrics.given import Classes, class_names
 from maccal.metrics.inputs import check_labels, check_logits, check_probs
 
 UNKNOWN = -1  # the label of a row whose label is not known yet
@@ -73,7 +75,22 @@ def check_ids(ids: Any, rows: int) -> np.ndarray:
     if len(found) < rows:
         twice = str(found[count > 1][0])
         raise ValueError(f"id {twice!r} comes twice; every row needs an id of its own")
+    try:
+        "".join(texts.tolist()).encode()
+    except UnicodeEncodeError:
+        raise ValueError("an id has half a letter (a surrogate); it cannot be stored") from None
     return texts
+
+
+def check_names(names: Classes, classes: int) -> tuple[str, ...]:
+    """The names of the classes as text, one for each; none if there are none.
+
+    >>> check_names(["cat", "dog"], 2), check_names((), 2)
+    (('cat', 'dog'), ())
+    """
+    if isinstance(names, tuple | list) and not names:
+        return ()
+    return tuple(str(name) for name in class_names(names, classes))
 
 
 def check_time(time: datetime | str | None, now: datetime) -> str:
@@ -91,7 +108,10 @@ def check_time(time: datetime | str | None, now: datetime) -> str:
         raise ValueError(f"time is {time!r}; expected ISO 8601, such as {example}") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=timezone.utc)
-    return moment.astimezone(timezone.utc).isoformat()
+    try:
+        return moment.astimezone(timezone.utc).isoformat()
+    except OverflowError:
+        raise ValueError(f"time is {time!r}; in UTC that is outside the years 1 to 9999") from None
 
 
 def parsed(text: str) -> datetime:

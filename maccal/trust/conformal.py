@@ -24,7 +24,7 @@ import torch
 from sklearn.base import BaseEstimator
 
 from maccal.caution import warn
-from maccal.metrics.arguments import check_count, shortened
+from maccal.metrics.arguments import check_count, check_number, shortened
 from maccal.metrics.frames import check_same_columns, column_names
 from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array, Labels, Same, blocks, check_labels, check_probs
@@ -142,13 +142,7 @@ class ConformalSets(BaseEstimator):  # type: ignore[misc]
             if self.penalty is not None or self.free is not None:
                 raise ValueError(f"penalty and free do not apply to {self.method}; choose raps")
             return Scoring(self.method, key=self._key())
-        try:
-            penalty = 0.01 if self.penalty is None else float(self.penalty)
-        except (TypeError, ValueError):
-            penalty = math.nan
-        if not 0 <= penalty < math.inf:
-            seen = f"penalty is {shortened(self.penalty)}"
-            raise ValueError(f"{seen}; expected a number of at least 0")
+        penalty = 0.01 if self.penalty is None else check_number(self.penalty, "penalty", 0)
         free = 5 if self.free is None else check_count(self.free, "free", least=0)
         return Scoring("raps", penalty, free, self._key())
 

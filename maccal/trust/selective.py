@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 
-from maccal.metrics.arguments import check_count, shortened
+from maccal.metrics.arguments import check_count, real, shortened
 from maccal.metrics.counts import chance_of_fewer, clopper_pearson, rate_bound
 from maccal.metrics.frames import check_same_columns, column_names
 from maccal.metrics.given import Classes
@@ -232,10 +232,7 @@ def distinct(threshold: float) -> str:
 
 def checked(value: Any, name: str) -> float:
     """A share between 0 and 1, neither included."""
-    try:
-        share = float(value)
-    except (TypeError, ValueError):
-        share = math.nan
+    share = real(value)
     if not 0 < share < 1:
         raise ValueError(f"{name} is {shortened(value)}; expected a share between 0 and 1")
     return share

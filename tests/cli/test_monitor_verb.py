@@ -24,6 +24,7 @@ def files(tmp_path, monkeypatch):
         p, y = rows(seed, gap=gap)
         np.savez(f"{name}.npz", probs=p, labels=y)
     np.savez("unlabelled.npz", probs=rows(4)[0])
+    (tmp_path / "page.html").mkdir()
     p, y = rows(3)
     np.savez("later.npz", probs=p, ids=np.arange(300))
     lines = [f"{row},{label}\n" for row, label in enumerate(y)]
@@ -36,7 +37,7 @@ def test_from_the_first_day_to_the_alarm(files, monkeypatch, capsys):
     assert "0 rows in 0 batches" in capsys.readouterr().out
     run(monkeypatch, "monitor", "state", "--add", "good.npz", "--time", "2026-03-01")
     said = capsys.readouterr().out
-    assert "300 rows in 1 batches; 300 with labels, 0 waiting for theirs" in said
+    assert "300 rows in 1 batch; 300 with labels, 0 waiting for theirs" in said
     assert "No alarm: the confidence is right, as far as can be told" in said
     run(monkeypatch, "monitor", "state", "--add", "later.npz", "--time", "2026-03-02")
     assert "Accuracy to expect" in capsys.readouterr().out
@@ -99,6 +100,12 @@ def test_merge(files, monkeypatch, capsys):
         ("monitor new --new --reference later.npz", "later.npz: no labels; a reference needs them"),
         ("monitor new --new --alpha 2", "alpha is 2.0; expected a number above 0 and below 1"),
         ("monitor state --merge nowhere", "nowhere: no monitor"),
+        ("monitor new --new --add nowhere.npz", "nowhere.npz: no such file"),
+        ("monitor state --add good.npz --page good.npz", "pass a name that ends in .html"),
+        ("monitor state --add good.npz --page state/p.html", "in the folder of the monitor"),
+        ("monitor state --add good.npz --page page.html", "page.html: a folder"),
+        ("monitor state --add good.npz --page good.npz/p.html", "good.npz: a file, where a folder"),
+        ("monitor good.npz --new", "good.npz: a file, where a folder is needed"),
     ],
 )
 def test_refused(files, monkeypatch, capsys, command, words):

@@ -107,6 +107,10 @@ def test_multilabel(folder, monkeypatch, capsys, suffix):
 REFUSED = [
     ("trust said.npz --methods thr --deterministic", "--deterministic does not apply to thr"),
     ("trust said.npz --methods aps aps", "names none, or one twice"),
+    ("trust said.npz --out said.npz", "said.npz: a file, where a folder is needed"),
+    ("compare said.npz --out said.npz", "said.npz: a file, where a folder is needed"),
+    ("evaluate said.npz --out said.npz", "said.npz: a file, where a folder is needed"),
+    ("evaluate binary.npz --task binary --out said.npz", "said.npz: a file, where a folder is"),
     ("trust said.npz --coverage 90", "coverage is 90.0; expected a share between 0 and 1"),
     ("trust said.npz --risk 0", "risk is 0.0; expected a share between 0 and 1"),
     ("trust said.npz --groups said.npz", "groups are a .npy array"),

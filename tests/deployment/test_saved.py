@@ -183,3 +183,15 @@ def test_the_fingerprint_is_of_names_types_and_values():
         {"b": state["b"], "c": state["a"]},
     ]
     assert len({weights_sha256(other) for other in others} | {found}) == 5
+
+
+def test_a_file_in_place_of_the_folder(tmp_path):
+    model = calibrated()
+    mc.save_calibrated(model, tmp_path / "out")
+    file = tmp_path / "out" / "model.safetensors"
+    with pytest.raises(FileError, match="pass the folder that save_calibrated wrote"):
+        mc.load_calibrated(net(), file)
+    before = file.read_bytes()
+    with pytest.raises(FileError, match="a file, where a folder is needed"):
+        mc.save_calibrated(model, file)
+    assert file.read_bytes() == before

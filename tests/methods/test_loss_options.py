@@ -275,3 +275,46 @@ def test_mmce_does_not_count_a_label_that_is_no_class_as_wrong(label):
     labels[0] = label
     with pytest.raises(IndexError, match="out of bounds"):
         losses.kernel_calibration_error(logits, labels)
+
+
+NONSENSE = {
+    "label_smoothing alpha": (losses.label_smoothing, {"alpha": 1.5}, "alpha is 1.5; .* 0 to 1"),
+    "label_smoothing nan": (losses.label_smoothing, {"alpha": float("nan")}, "alpha is nan"),
+    "mbls alpha": (losses.mbls, {"alpha": -1}, "alpha is -1; expected a number from 0"),
+    "mbls margin": (losses.mbls, {"margin": "none"}, "margin is 'none'; expected a number"),
+    "acls rest": (losses.acls, {"rest": -0.1}, "rest is -0.1"),
+    "focal gamma": (losses.focal, {"gamma": -1}, "gamma is -1"),
+    "flsd gammas": (losses.flsd, {"gammas": (5, 3)}, "expected three numbers"),
+    "flsd nan": (losses.flsd, {"gammas": (5, 3, float("nan"))}, "each of gammas is nan"),
+    "dual_focal gamma": (losses.dual_focal, {"gamma": None}, "gamma is None"),
+    "cpc exclusion": (losses.cpc, {"exclusion": -2}, "exclusion is -2"),
+    "mmce weight": (losses.mmce, {"weight": float("inf")}, "weight is inf"),
+    "mmce form": (losses.mmce, {"form": "root"}, "form is 'root'; choose one of weighted"),
+    "class weights": (losses.focal, {"class_weights": [1, 1, -1, 1, 1]}, "class 2 is -1"),
+    "weights of nan": (
+        losses.cross_entropy,
+        {"class_weights": torch.full((5,), torch.nan)},
+        "the class weight of class 0 is nan",
+    ),
+}
+
+
+@pytest.mark.parametrize(("loss", "settings", "message"), NONSENSE.values(), ids=NONSENSE)
+def test_settings_that_mean_nothing_are_refused(loss, settings, message):
+    logits, labels, _ = draw()
+    with pytest.raises(ValueError, match=message):
+        loss(logits, labels, **settings)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan"), "half"])
+def test_a_share_is_from_0_to_1(share):
+    logits, labels, partners = draw()
+    with pytest.raises(ValueError, match=r"a share is .*; expected a number from 0 to 1"):
+        losses.mixed_cross_entropy(logits, labels, partners, share)
+
+
+@pytest.mark.parametrize("loss", [losses.cross_entropy, losses.focal, losses.mmce])
+def test_logits_that_are_whole_numbers_are_refused(loss):
+    logits, labels, _ = draw()
+    with pytest.raises(ValueError, match="expected floating point"):
+        loss(logits.long(), labels)

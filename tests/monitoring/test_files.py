@@ -1,5 +1,7 @@
 """Batches and late labels in files; what is wrong with one is said in one line."""
 
+import gzip
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,15 @@ def test_csv_with_names_and_empty_labels(tmp_path):
     late.write_text("label,id\ncat,8\n")
     ids, labels = read_late(late, found.names)
     assert (ids.tolist(), labels.tolist()) == (["8"], [0])
+
+
+def test_a_packed_csv(tmp_path):
+    text = "id,prob_0,prob_1,label\na,0.7,0.3,0\n"
+    (tmp_path / "batch.csv").write_text(text)
+    (tmp_path / "batch.csv.gz").write_bytes(gzip.compress(text.encode()))
+    plain, packed = read_batch(tmp_path / "batch.csv"), read_batch(tmp_path / "batch.csv.gz")
+    assert packed.scores.tolist() == plain.scores.tolist() == [[0.7, 0.3]]
+    assert read_late(tmp_path / "batch.csv.gz")[0].tolist() == ["a"]
 
 
 def test_csv_with_numbers_in_any_order(tmp_path):
@@ -83,7 +94,7 @@ def test_wrong_files(tmp_path):
         read_batch(path)
     with pytest.raises(FileError, match="found labels; expected ids and labels"):
         read_late(path)
-    with pytest.raises(FileError, match=r"unknown suffix '.txt'; expected .npz or .csv"):
+    with pytest.raises(FileError, match=r"unknown suffix '.txt'; expected .npz, .csv or .csv.gz"):
         read_batch(tmp_path / "batch.txt")
     (tmp_path / "late.csv").write_text("name,label\na,1\n")
     with pytest.raises(FileError, match="columns name, label; expected id and label"):

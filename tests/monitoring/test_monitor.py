@@ -199,6 +199,11 @@ def test_labels_told_to_both_count_once():
     assert (found.rows, found.labelled, found.waiting) == (8, 7, 1)
 
 
+def test_only_monitors_merge(tmp_path):
+    with pytest.raises(ValueError, match=r"pass Monitor.open\('folder'\)"):
+        Monitor().merge("folder")
+
+
 def test_only_like_states_merge():
     with pytest.raises(ValueError, match="settings of the two monitors differ"):
         Monitor().merge(Monitor(Settings(alpha=0.01)))
@@ -228,7 +233,13 @@ P, Y = rows(0, 4)
         ({"probs": P, "ids": ["a", "b", "a", "c"]}, "id 'a' comes twice"),
         ({"probs": P, "ids": [1, 2, 3]}, "4 rows but 3 ids"),
         ({"probs": P, "ids": [0.5, 1, 2, 3]}, "one text or whole number per row"),
+        ({"probs": P, "ids": ["a", "b", "c", "\ud800"]}, "an id has half a letter"),
         ({"probs": P, "time": "yesterday"}, "expected ISO 8601"),
+        ({"probs": P, "time": "0001-01-01T00:00:00+14:00"}, "outside the years 1 to 9999"),
+        ({"probs": P, "name": 5}, "name is 5; expected a word"),
+        ({"probs": P, "names": ["a", "b"]}, "2 classes for 3 columns"),
+        ({"probs": P, "names": ["a", "b", "a"]}, "'a' twice"),
+        ({"probs": P, "names": "abc"}, "classes is 'abc'; expected a list"),
         ({"probs": P[:, :2] / P[:, :2].sum(1, keepdims=True)}, "2 classes; the ones before had 3"),
         ({"probs": P, "ids": ["w", "x", "y", "z"]}, "id 'w' waits for its label already"),
         ({"probs": rows(5, 4)[0], "labels": rows(5, 4)[1]}, "this very batch is in the monitor"),

@@ -194,6 +194,14 @@ def test_no_monitor(tmp_path, state):
         Monitor.create(state)
 
 
+def test_lost_settings_are_no_invitation_to_begin_anew(state):
+    """With other settings the events that are there would mean something else."""
+    (state / "settings.json").unlink()
+    for begin in (Monitor.open, Monitor.create):
+        with pytest.raises(FileError, match="it has events and no settings"):
+            begin(state)
+
+
 ADD = """
 import sys
 import numpy as np

@@ -15,7 +15,8 @@ than two dimensions.
 
 bfloat16 and float16 are computed in float32, and finite logits up to 1e4 in magnitude give finite
 values and gradients. reduction="sum" is the mean times N for every loss, also where pairs of rows
-are involved, so that all losses have the same scale. The shapes of labels are checked, their values
+are involved, so that all losses have the same scale; N is the number of rows that count, or with
+class weights the sum of theirs. Settings and the shapes of labels are checked, the values of labels
 are not: one that is out of range raises in torch, or stops the kernel on a GPU.
 
 Cost: next to nothing beside a network's pass, except cpc with many classes, which has N K^2 terms

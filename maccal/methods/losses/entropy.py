@@ -12,6 +12,7 @@ from maccal.methods.losses.rows import (
     reduce,
     widen,
 )
+from maccal.metrics.arguments import check_number
 
 
 def cross_entropy(
@@ -56,6 +57,7 @@ def label_smoothing(
     >>> round(label_smoothing(logits, labels, alpha=0.1).item(), 5)
     1.32206
     """
+    check_number(alpha, "alpha", 0, 1)
     rows = counted(logits, labels, class_weights, ignore_index)
     log_p = log_softmax(logits)
     sharp = -(1 - alpha) * own(log_p, rows.labels)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from maccal.methods.losses.rows import Reduction, counted, log_softmax, own, widen
+from maccal.metrics.arguments import check_number, shortened
 
 
 def focal(
@@ -28,6 +29,7 @@ def focal(
     >>> round(focal(logits, labels).item(), 5)
     0.76172
     """
+    check_number(gamma, "gamma", 0)
     rows = counted(logits, labels, class_weights, ignore_index)
     log_p = own(log_softmax(logits), rows.labels)
     return rows.reduce(-power(-log_p.expm1(), gamma) * log_p, reduction)
@@ -54,6 +56,7 @@ def flsd(
     >>> round(flsd(logits, labels).item(), 5)
     0.59933
     """
+    check_gammas(gammas)
     rows = counted(logits, labels, class_weights, ignore_index)
     log_p = own(log_softmax(logits), rows.labels)
     p = log_p.detach().exp()
@@ -82,6 +85,7 @@ def dual_focal(
     >>> round(dual_focal(logits, labels, reduction="sum").item(), 5)
     1.51852
     """
+    check_number(gamma, "gamma", 0)
     rows = counted(logits, labels, class_weights, ignore_index)
     s = widen(logits)
     log_p = log_softmax(logits)
@@ -91,6 +95,13 @@ def dual_focal(
     log_p_y = own(log_p, rows.labels)
     weight = power(runner_up - log_p_y.expm1(), gamma)
     return rows.reduce(-weight * log_p_y, reduction)
+
+
+def check_gammas(gammas: tuple[float, float, float]) -> None:
+    if not isinstance(gammas, tuple | list) or len(gammas) != 3:
+        raise ValueError(f"gammas is {shortened(gammas)}; expected three numbers")
+    for gamma in gammas:
+        check_number(gamma, "each of gammas", 0)
 
 
 def power(base: Tensor, gamma: float) -> Tensor:

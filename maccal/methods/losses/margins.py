@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from maccal.methods.losses.rows import Reduction, counted, log_softmax, own, widen
+from maccal.metrics.arguments import check_number
 
 
 def mbls(
@@ -31,6 +32,8 @@ def mbls(
     >>> round(mbls(logits, labels, margin=1.0).item(), 5)
     1.35539
     """
+    check_number(margin, "margin")
+    check_number(alpha, "alpha", 0)
     rows = counted(logits, labels, class_weights, ignore_index)
     s = widen(logits)
     surprise = -own(log_softmax(s), rows.labels)
@@ -65,6 +68,9 @@ def acls(
     >>> round(acls(logits, labels, margin=1.0).item(), 5)
     1.55373
     """
+    check_number(margin, "margin")
+    for name, weight in (("alpha", alpha), ("top", top), ("rest", rest)):
+        check_number(weight, name, 0)
     rows = counted(logits, labels, class_weights, ignore_index)
     s = widen(logits)
     surprise = -own(log_softmax(s), rows.labels)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from maccal.methods.losses.entropy import cross_entropy
 from maccal.methods.losses.rows import Reduction, counted, log_softmax, own, reduce, widen
+from maccal.metrics.arguments import check_number
 
 Share: TypeAlias = float | Tensor
 
@@ -50,7 +51,7 @@ def mixed_cross_entropy(
 def along(share: Share, x: Tensor) -> Share:
     """The share in a shape that multiplies the rows of x."""
     if not isinstance(share, Tensor):
-        return share
+        return check_number(share, "a share", 0, 1)
     return share.view(-1, *[1] * (x.dim() - 1))
 
 

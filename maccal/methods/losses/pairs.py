@@ -9,7 +9,7 @@ dimensions, whose places would make (N d1 ...)^2 pairs.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +25,7 @@ from maccal.methods.losses.rows import (
     reduce,
     widen,
 )
+from maccal.metrics.arguments import check_number, shortened
 
 Form: TypeAlias = Literal["weighted", "unweighted", "as coded"]
 # What a pair of rows is divided by, given g = g_i g_j.
@@ -58,6 +59,8 @@ def cpc(
     >>> round(cpc(logits, labels).item(), 5)
     2.29777
     """
+    check_number(discrimination, "discrimination", 0)
+    check_number(exclusion, "exclusion", 0)
     parts = []
     for term in (cross_entropy, binary_discrimination, binary_exclusion):
         parts.append(
@@ -147,6 +150,7 @@ def mmce(
     >>> round(mmce(logits, labels).item(), 5)
     2.64891
     """
+    check_number(weight, "weight", 0)
     logits, labels = whole_batch(logits, labels, reduction, class_weights, ignore_index)
     error = kernel_calibration_error(logits, labels, form, reduction)
     return cross_entropy(logits, labels, reduction) + weight * error
@@ -179,6 +183,8 @@ def kernel_calibration_error(
     >>> [round(kernel_calibration_error(logits, labels, form).item(), 5) for form in forms]
     [0.11563, 0.6801, 0.68009]
     """
+    if form not in get_args(Form):
+        raise ValueError(f"form is {shortened(form)}; choose one of {', '.join(get_args(Form))}")
     logits, labels = whole_batch(logits, labels, reduction, class_weights, ignore_index)
     r = log_softmax(logits).amax(1).exp()
     right = logits.argmax(1) == labels

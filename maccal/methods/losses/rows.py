@@ -17,6 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from maccal.metrics.arguments import check_number
+
 Reduction: TypeAlias = Literal["mean", "sum", "none"]
 
 
@@ -95,6 +97,8 @@ def check_rows(logits: Tensor, labels: Tensor) -> None:
             f"labels have the shape {tuple(labels.shape)}, logits {tuple(logits.shape)}; "
             f"expected one class index per row, {expected}"
         )
+    if not logits.is_floating_point():
+        raise ValueError(f"logits have dtype {logits.dtype}; expected floating point")
     if labels.dtype != torch.int64:  # uint8 would be a mask where it picks class weights
         raise ValueError(f"labels have dtype {labels.dtype}; expected class indices, int64")
 
@@ -108,6 +112,10 @@ def check_weights(class_weights: Tensor, logits: Tensor) -> Tensor:
             f"class_weights have the shape {tuple(class_weights.shape)}; "
             f"expected one number for each of the {classes} classes"
         )
+    # those on a GPU are not looked into: it would have to be waited for
+    if class_weights.device.type == "cpu":
+        for number, weight in enumerate(class_weights.tolist()):
+            check_number(weight, f"the class weight of class {number}", 0)
     return class_weights.to(logits.device, widened(logits.dtype))
 
 
