@@ -19,7 +19,7 @@ from torch import nn
 
 from maccal.calibration.live import Table
 from maccal.features.table import FeatureTable, check_pair
-from maccal.metrics.arguments import check_share
+from maccal.metrics.arguments import check_share, real, shortened
 from maccal.metrics.inputs import Array
 
 Source = Literal["held-out", "unlabelled", "accuracy", "views", "training"]
@@ -30,6 +30,7 @@ SOURCES = {
     "views": "views of the training rows",
     "training": "gamma x training accuracy, a guess",
 }
+VAGUE = 0.1  # an accuracy that is known to ten points only
 GUESS = (
     "without held-out rows or a known accuracy, gamma x training accuracy is a guess; "
     "pass val= or accuracy="
@@ -49,6 +50,11 @@ class Feedback:
     # how far that may be off: by the other views, or by chance (two standard errors)
     within: float | None = None
     count: int | None = None  # the rows that are looked at
+
+    @property
+    def vague(self) -> bool:
+        """Whether so few rows have labels that chance alone may be far off."""
+        return self.source == "held-out" and self.within is not None and self.within > VAGUE
 
     @property
     def labelled(self) -> bool:
@@ -147,9 +153,9 @@ def check_known(
     val: object | None, accuracy: float | None, unlabelled: object | None = None
 ) -> None:
     """ValueError where what is known does not fit together."""
-    if accuracy is not None and not 0 < accuracy <= 1:
+    if accuracy is not None and not 0 < real(accuracy) <= 1:
         share = "pass the share of right answers on unseen data, such as 0.937"
-        raise ValueError(f"accuracy is {accuracy}; {share}")
+        raise ValueError(f"accuracy is {shortened(accuracy)}; {share}")
     if unlabelled is not None and accuracy is None:
         remedy = "pass accuracy= too, or val=(z, y) with labels"
         raise ValueError(f"unlabelled rows say nothing without a known accuracy: {remedy}")

@@ -8,6 +8,7 @@ Everything else about the model stays as it was, to the bit.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -40,6 +41,7 @@ from maccal.features.views import (
     family_of,
     sample_for,
 )
+from maccal.io import FileError
 
 LOG = logging.getLogger("maccal")
 Model = TypeVar("Model", bound=nn.Module)  # what comes back is of the type that was passed
@@ -112,8 +114,12 @@ def calibrate(
     unknown = val is None and accuracy is None and views is not False and row.looks_beyond(choices)
     looks = changed_rows(train, views) if unknown else None
     # 2. Features of all rows, once
-    table = FeatureTable(*features_of(train), "z")
-    held_out = None if val is None else features_of(val)
+    with saying("train"):
+        table = FeatureTable(*features_of(train), "train")
+    held_out = None
+    if val is not None:
+        with saying("val"):
+            held_out = features_of(val)
     # 3. What the confidence should be
     if looks is None:
         feedback = feedback_of(table, val=held_out, accuracy=accuracy)
@@ -123,6 +129,8 @@ def calibrate(
         warn(f"{GUESS}, or views=False if gamma is what you mean")
     feedback = told(feedback, table, old, getattr(choices, "gamma", 1.0))
     LOG.info(feedback.describe())
+    if feedback.vague:
+        warn(f"{feedback.describe()}; more held-out rows would say it better")
     # 4. The new classifier in the place of the old one
     classes = count_classes(table, feedback.rows, old.out_features)
     new = row.fit(choices, Task(table, feedback, classes, old, seed, progress))
@@ -134,6 +142,20 @@ def calibrate(
     return result
 
 
+@contextmanager
+def saying(name: str) -> Iterator[None]:
+    """What is wrong with a loader is said with its name."""
+    try:
+        yield
+    except FileError:
+        raise
+    except ValueError as error:
+        words = str(error)
+        if name in words:
+            raise
+        raise ValueError(f"{name}: {words}") from error
+
+
 def check_fit(model: nn.Module, place: Classifier, row: Calibrator, choices: Choices) -> None:
     """ValueError for a calibrator whose head could not take the classifier's place.
 
@@ -141,7 +163,7 @@ def check_fit(model: nn.Module, place: Classifier, row: Calibrator, choices: Cho
     """
     place.check_place(model)
     if place.shares is None and not row.only_scales:
-        raise ValueError(f"{place.name!r} is not linear in its features: {ONLY_TEMPERATURE}")
+        raise ValueError(f"{place.name!r}: {ONLY_TEMPERATURE}")
     deep = not row.plain or getattr(choices, "hidden", None) is not None
     lone = place.alone and isinstance(named(model, place.names[0]), nn.Linear)
     if deep and not lone:
@@ -161,7 +183,7 @@ def told(feedback: Feedback, train: FeatureTable, head: nn.Linear, gamma: float)
 def first_batch(loader: Iterable[Any]) -> Any:
     for batch in loader:
         return batch
-    raise ValueError("the loader is empty: there is no batch to find the classifier with")
+    raise ValueError("train is empty: there is no batch to find the classifier with")
 
 
 def changed_rows(train: Iterable[Any], views: Views) -> tuple[Family, list[Changed]] | None:

@@ -29,12 +29,12 @@ def scale_to(scores: Tensor, target: float, weights: Tensor | None = None) -> fl
     """
     classes = scores.shape[1]
     if not 1 / classes < target < 1:
-        advice = "look on rows with some mistakes"
+        advice = "are there rows with some mistakes to look at, or is the accuracy known?"
         if target <= 1 / classes:
-            advice = f"that is no better than chance among {classes} classes, so check the labels"
+            chance = f"that is no better than chance among {classes} classes"
+            advice = f"{chance}; check the labels, and the accuracy or gamma if one was passed"
         raise ValueError(
-            f"no scale of the logits makes the mean confidence {100 * target:.2f} %: {advice}, "
-            "or pass val= with held-out labels"
+            f"no scale of the logits makes the mean confidence {100 * target:.2f} %: {advice}"
         )
     low, high = -WIDEST, WIDEST
     at = 0.0

@@ -76,6 +76,8 @@ class Choice:
             texts.append("  ".join([name.ljust(widths[0]), *padded]).rstrip())
         return "\n".join([*texts, *self.notes()])
 
+    __repr__ = __str__  # a notebook shows it as text too
+
     def _repr_html_(self) -> str:
         chosen_one = [one.name for one in self.candidates].index(self.use)
         return rows_table(HEAD, self.lines(), bold=chosen_one, notes=self.notes())

@@ -28,7 +28,7 @@ from maccal.evaluation.choice import UNTOUCHED, Candidate, Choice, chosen, score
 from maccal.evaluation.pace import SECONDS as SECONDS
 from maccal.evaluation.pace import too_long
 from maccal.metrics import summary
-from maccal.metrics.arguments import check_bins, check_count
+from maccal.metrics.arguments import as_tensor, check_bins, check_count
 from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array, Labels
 from maccal.metrics.paired import RowNumbers, compare_rows
@@ -75,6 +75,7 @@ def compare_calibrators(
     repeats = check_count(repeats, "repeats", least=1)
     left_out = {} if names is not None else too_long(len(y), values.shape[1], folds, seconds)
     taking_part = [name for name in names or FAMILY if name not in left_out]
+    seed = check_count(seed, "seed", least=0)
     settings = Settings(folds, check_bins(bins), resamples, seed)
     untouched = shares(numbers, inputs).numpy()
     choices = []
@@ -144,7 +145,7 @@ def compared(
 
 
 def checked_features(z: Array, rows: int) -> np.ndarray:
-    found = np.asarray(z)
+    found = as_tensor(z, "z").cpu().numpy()
     if found.ndim != 2 or len(found) != rows:
         problem = f"z has shape {found.shape}"
         raise ValueError(f"{problem}; expected the features of the same {rows} rows")

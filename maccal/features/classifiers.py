@@ -35,7 +35,10 @@ from maccal.features.layers import (
 )
 
 RULE = re.compile(r"(mean|sum|scale)\((.+)\)")
-ONLY_TEMPERATURE = "only a temperature fits it; pass calibrator='temperature'"
+ONLY_TEMPERATURE = (
+    "the logits are more than its outputs, and only grow in step with them: only a temperature "
+    "fits it; pass calibrator='temperature'"
+)
 ONLY_LINEAR = (
     "a head of several layers cannot take its place; choose a calibrator that gives one linear "
     "layer, such as 'temperature', or 'maccal' with hidden=None"
@@ -206,7 +209,7 @@ def factor_in(weight: Tensor, bias: Tensor, name: str) -> float:
     factor = float(weight.diagonal().mean())
     rest = weight - factor * torch.eye(len(weight)).to(weight)
     if bool(bias.any()) or factor <= 0 or float(rest.abs().max()) > ROUNDING * factor:
-        raise ValueError(f"{name!r} is not linear in its features: {ONLY_TEMPERATURE}")
+        raise ValueError(f"{name!r}: {ONLY_TEMPERATURE}")
     return factor
 
 

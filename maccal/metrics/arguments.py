@@ -82,7 +82,8 @@ def as_array(values: Any, name: str) -> np.ndarray:
         columns = getattr(values, "dtypes", None) if array.ndim == 2 else None
         if columns is not None and all(column.kind in "biuf" for column in columns):
             # pandas gives an array of objects if a column could hold NA
-            array = array.astype(np.float64)
+            truths = all(column.kind == "b" for column in columns)
+            array = array.astype(np.bool_ if truths else np.float64)
     except (TypeError, ValueError, RuntimeError, OverflowError, BufferError) as error:
         reason = f"{error}".split("\n")[0]
         raise ValueError(f"{name} is not an array of numbers: {reason}") from error

@@ -44,7 +44,7 @@ NAMED = (
     "pass classes=[...] with the names in the order of the columns,"
     " or class indices: [classes.index(label) for label in labels]"
 )
-NORMALISE = "divide each row by its sum: normalise=True, --normalise on the command line"
+NORMALISE = "divide each row by its sum, as normalise=True and --normalise do"
 
 
 def like(result: Tensor, source: Array) -> Same:
@@ -90,7 +90,9 @@ def matrix(values: Any, name: str) -> Tensor:
     if tensor.shape[1] < 2:
         raise ValueError(f"{name} has one column; expected one for each class; {ONE_SCORE}")
     if not tensor.is_floating_point():
-        hint = f"; for percentages and counts, {NORMALISE}" if name == "probs" else ""
+        hint = (
+            f"; for percentages and counts, {NORMALISE}" if name == "probs" else ": .astype(float)"
+        )
         raise ValueError(f"{name} has dtype {tensor.dtype}; expected floating point{hint}")
     return tensor.contiguous()
 
@@ -103,6 +105,8 @@ def check_labels(labels: Any, predictions: Tensor) -> Tensor:
     rows, classes = predictions.shape
     tensor = label_tensor(labels)
     check_label_shape(tensor, rows, classes)
+    if tensor.is_floating_point():
+        refuse_fractions(tensor)
     if tensor.is_floating_point() or tensor.dtype == torch.bool:
         expected = "expected integer class indices: labels.astype(int)"
         raise ValueError(f"labels have dtype {tensor.dtype}; {expected}")
@@ -115,6 +119,15 @@ def check_labels(labels: Any, predictions: Tensor) -> Tensor:
         outside = f"label {int(tensor[row])} in row {row} is outside 0 .. {classes - 1}"
         raise ValueError(f"{outside}{hint}")
     return tensor
+
+
+def refuse_fractions(labels: Tensor) -> None:
+    """ValueError for a label that no whole number could stand for."""
+    wrong = labels != labels.round()  # also where it is NaN
+    if bool(wrong.any()):
+        row = first(wrong)
+        what = "NaN" if bool(labels[row].isnan()) else f"{float(labels[row]):g}"
+        raise ValueError(f"the label of row {row} is {what}; expected integer class indices")
 
 
 def label_tensor(labels: Array) -> Tensor:
@@ -174,7 +187,7 @@ def check_confidence(confidence: Array, correct: Array) -> tuple[Tensor, Tensor]
     low, high = extremes(c)
     if not (low >= 0 and high <= 1):  # also when either is NaN
         row = first(~((c >= 0) & (c <= 1)))
-        raise ValueError(f"confidence {float(c[row]):.6g} in row {row} is outside [0, 1]")
+        raise ValueError(f"confidence {float(c[row])!r} in row {row} is outside [0, 1]")
     return c, as_outcomes(hit).to(c.device).contiguous()
 
 

@@ -7,14 +7,14 @@ chance does to it.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from scipy.special import ndtr
 from torch import Tensor
 
-from maccal.metrics.arguments import check_bins, generator
+from maccal.metrics.arguments import as_tensor, check_bins, generator
 from maccal.metrics.binning import assign, equal_width_edges
 from maccal.metrics.frames import check_index
 from maccal.metrics.given import Classes, plain
@@ -68,8 +68,18 @@ def compare(
     check_index(first, labels)
     first, _ = plain(first, labels, classes=classes, normalise=normalise)
     second, y = plain(second, labels, classes=classes, normalise=normalise)
+    check_classes(first, second)
     pair = RowNumbers.of(first, y), RowNumbers.of(second, y)
     return compare_rows(*pair, bins=check_bins(bins), resamples=resamples, seed=seed)
+
+
+def check_classes(first: Any, second: Any) -> None:
+    """ValueError for predictions of another number of classes."""
+    shapes = [as_tensor(one, name).shape for one, name in ((first, "first"), (second, "second"))]
+    tables = all(len(shape) == 2 and shape[1] > 1 for shape in shapes)
+    if tables and shapes[0][1] != shapes[1][1]:
+        counts = f"first has {shapes[0][1]} classes and second {shapes[1][1]}"
+        raise ValueError(f"{counts}; expected predictions of the same classes")
 
 
 class RowNumbers(NamedTuple):
@@ -104,8 +114,8 @@ def paired_means(difference: Tensor) -> Difference:
     n = len(difference)
     mean = float(difference.mean())
     error = float(difference.std(correction=min(1, n - 1))) / math.sqrt(n)
-    if not math.isfinite(mean + error):
-        return Difference(math.nan, math.nan, math.nan, math.nan)
+    if not math.isfinite(mean + error):  # a label of probability zero has an infinite NLL
+        return Difference(mean, math.nan, math.nan, math.nan)
     half = Z * error
     p_value = 2 * float(ndtr(-abs(mean) / error)) if error > 0 else float(mean == 0)
     return Difference(mean, mean - half, mean + half, p_value)

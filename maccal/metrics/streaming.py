@@ -103,6 +103,11 @@ class Stream:
         classes = self.classes or other.classes
         return Stream(self.fine + other.fine, self.scores + other.scores, classes, self.bins)
 
+    def __radd__(self, other: int) -> "Stream":
+        if other != 0:  # sum() starts from 0
+            return NotImplemented
+        return self
+
     def all_reduce(self) -> "Stream":
         """The stream of all ranks of torch.distributed, on every rank.
 

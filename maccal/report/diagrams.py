@@ -158,6 +158,8 @@ def reliability(
     if not given or (ax is not None and len(given) > 1):
         room = "ax has room for one" if given else "pass at least one"
         raise ValueError(f"{len(given)} models to draw; {room}")
+    if ax is not None and not hasattr(ax, "bar"):
+        raise ValueError(f"ax is a {type(ax).__name__}; pass one matplotlib Axes, such as axes[0]")
     models = []
     for name, said in given.items():
         models.append(prepare_model(said, labels, bins, name, seed, classes, normalise))

@@ -159,11 +159,11 @@ def test_linear_head_and_names():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: (m, []), "the loader is empty"),
+        (lambda m: (m, []), "train is empty"),
         (lambda m: (nn.Sequential(m, nn.Softmax(1)), loader()), "make it return logits"),
         (lambda m: (m, [(x, y + 1) for x, y in loader()]), "seem to count from 1"),
         (lambda m: (m, [(x * float("nan"), y) for x, y in loader()]), "finite"),
-        (lambda m: (m, [(x, y * 0) for x, y in loader()]), "all labels of z are 0"),
+        (lambda m: (m, [(x, y * 0) for x, y in loader()]), "all labels of train are 0"),
         (lambda m: (m, [(x, y[:-1]) for x, y in loader()]), "must match one to one"),
     ],
 )
@@ -180,6 +180,22 @@ def test_bad_input_leaves_the_model_alone(change, message):
 def test_val_and_accuracy():
     with pytest.raises(ValueError, match="val or accuracy, not both"):
         calibrate(network(), loader(), val=loader(), accuracy=0.9)
+
+
+def test_what_is_wrong_with_val_is_said_of_val():
+    for val, message in (
+        ([], "val: the loader is empty"),
+        ([(x, y.float()) for x, y in loader()], "val: labels have dtype torch.float32"),
+        ([(x * float("nan"), y) for x, y in loader()], "val: no row of the first batch has finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            calibrate(network(), loader(), val=val, config=FIXED)
+
+
+def test_a_handful_of_held_out_rows_is_warned_of():
+    few = [(x[:4], y[:4]) for x, y in loader()]
+    with pytest.warns(UserWarning, match=r"24 rows: .*; more held-out rows would say it better"):
+        calibrate(network(), loader(), val=few, calibrator="temperature")
 
 
 def test_an_iterator():

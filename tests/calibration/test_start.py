@@ -192,7 +192,7 @@ def test_solving_for_a_scale():
     with pytest.raises(ValueError, match="no better than chance among 5 classes"):
         scale_to(scores, 0.2)
     for target in (1.0, 1.2, float("nan")):
-        with pytest.raises(ValueError, match="look on rows with some mistakes"):
+        with pytest.raises(ValueError, match="are there rows with some mistakes"):
             scale_to(scores, target)
     with pytest.raises(ValueError, match="do the rows have equal logits"):
         scale_to(torch.zeros(3, 2), 0.8)

@@ -106,6 +106,9 @@ def test_other_ways_to_split_the_rows():
         ({"repeats": 0}, "repeats"),
         ({"seconds": 0}, "seconds is 0"),
         ({"z": np.zeros((3, 2))}, "the same 900 rows"),
+        ({"z": np.full((900, 1), object())}, "z has dtype object"),
+        ({"seed": "a"}, "seed is 'a'; expected a whole number"),
+        ({"seed": -1}, "seed is -1"),
         ({"inputs": "probs"}, 'inputs="logits"'),
     ],
 )
@@ -155,4 +158,5 @@ def test_a_choice_shows_itself():
             assert cell in text
             assert escape(cell) in page
     assert choice.advice in text
+    assert repr(choice) == text
     assert page.count("font-weight:bold") == len(choice.candidates[0].cells(choice.best))

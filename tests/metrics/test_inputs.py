@@ -76,7 +76,9 @@ BAD_LABELS = {
     "one-hot": (np.eye(3, dtype=int)[Y], "one-hot; pass class indices"),
     "column": (Y[:, None], r"shape \(4, 1\)"),
     "short": (Y[:3], "4 rows of predictions but 3 labels"),
-    "floats": (Y.astype(float), "expected integer class indices"),
+    "floats": (Y.astype(float), r"expected integer class indices: labels.astype\(int\)"),
+    "a fraction": (Y + 0.5, "the label of row 0 is 0.5; expected integer class indices$"),
+    "missing": (np.where(np.arange(4) == 2, np.nan, Y), "the label of row 2 is NaN"),
 }
 
 
@@ -97,6 +99,7 @@ def test_no_rows(function):
     ("confidence", "correct", "message"),
     [
         ([0.5, 1.2], [1, 0], "confidence 1.2 in row 1 is outside"),
+        ([0.5, 1.0000001], [1, 0], "confidence 1.0000001 in row 1 is outside"),
         ([0.5, -0.1], [1, 0], "confidence -0.1 in row 1"),
         ([np.nan, 0.5], [1, 0], "confidence nan in row 0"),
         ([0.5, 0.5], [1, 2], "correct is 2 in row 1; expected 0 or 1"),

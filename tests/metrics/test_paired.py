@@ -75,10 +75,17 @@ def test_means_by_hand():
 
 def test_infinite_scores_have_no_test():
     sure, labels = np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([1, 0])
-    assert np.isnan(compare(sure, np.array([[0.5, 0.5]] * 2), labels, resamples=20)["nll"].p_value)
+    even = np.array([[0.5, 0.5]] * 2)
+    for pair, difference in (((sure, even), -np.inf), ((even, sure), np.inf)):
+        found = compare(*pair, labels, resamples=20)["nll"]
+        assert found.difference == difference
+        assert np.isnan(found.p_value)
+    assert np.isnan(compare(sure, sure, labels, resamples=20)["nll"].difference)
 
 
 def test_bad_input_is_named():
     (a, b), labels = sample(10, 0)
     with pytest.raises(ValueError, match="10 rows of predictions but 9 labels"):
         compare(a, b, labels[:9])
+    with pytest.raises(ValueError, match="first has 4 classes and second 3"):
+        compare(a, np.full((10, 3), 1 / 3), labels)

@@ -271,6 +271,13 @@ def test_a_bad_row_is_named(compiled, monkeypatch):
             Stream.of(probs, np.zeros(100, dtype=int))
 
 
+def test_the_sum_of_streams():
+    parts = [Stream.of(np.array([[0.9, 0.1]]), np.array([label])) for label in (0, 1)]
+    assert sum(parts).summary()["ece"] == (parts[0] + parts[1]).summary()["ece"]
+    with pytest.raises(TypeError):
+        1 + parts[0]
+
+
 def test_what_does_not_add_up():
     with pytest.raises(ValueError, match="2 classes and one of 3"):
         Stream.of(np.array([[0.5, 0.5]]), np.array([0])) + Stream.of(

@@ -121,6 +121,8 @@ def test_axes_and_titles():
     assert two.get_suptitle() == "$both"
     with pytest.raises(ValueError, match="2 models to draw; ax has room for one"):
         mc.reliability({"a": PROBS, "b": PROBS}, [0, 1, 1], ax=left)
+    with pytest.raises(ValueError, match="ax is a ndarray; pass one matplotlib Axes"):
+        mc.reliability(PROBS, [0, 1, 1], ax=figure.subplots(1, 2))
     with pytest.raises(ValueError, match="0 models to draw; pass at least one"):
         mc.reliability({}, [0, 1, 1])
 

@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from binomial import at_least, at_most
@@ -358,3 +359,10 @@ def test_bad_parameters(wrong, message):
     probs = np.random.default_rng(0).dirichlet([1, 1, 1], 100)
     with pytest.raises(ValueError, match=message):
         mc.ConformalSets(**wrong).fit(probs, probs.argmax(1))
+
+
+def test_sets_may_be_a_data_frame():
+    sets = np.random.default_rng(0).random((50, 3)) < 0.6
+    labels = np.arange(50) % 3
+    frame = pd.DataFrame(sets, columns=["a", "b", "c"])
+    assert str(mc.set_summary(frame, labels)) == str(mc.set_summary(sets, labels))

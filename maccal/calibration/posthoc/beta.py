@@ -70,9 +70,8 @@ class BetaCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for c, hit in enumerate(targets(codes, len(columns[0]))):
             try:
                 maps.append(beta_map(beta_features(columns, c), hit))
-            except NoOptimum:
-                which = f"class {c} is told from the others without a mistake"
-                raise ValueError(f"{which}, so there is no best fit; fit on more rows") from None
+            except NoOptimum as error:
+                raise ValueError(f"class {c} {error}; fit on more rows") from None
         self.maps_ = np.stack(maps)
         return fitted(self, numbers, logits)
 
@@ -175,7 +174,7 @@ def newton(
     value, slope, second = slopes(features, hit, numbers, weight)
     for _ in range(STEPS):
         if value < APART:
-            break
+            raise NoOptimum("is told from the others without a mistake, so there is no best fit")
         if np.abs(slope).max() < enough:
             return value, numbers
         second[np.diag_indices(len(second))] *= 1 + 1e-12
@@ -190,7 +189,9 @@ def newton(
             new = slopes(features, hit, numbers + length * way, weight)
         numbers = numbers + length * way
         value, slope, second = new
-    raise NoOptimum("the value falls for ever")
+    raise NoOptimum(
+        f"has no best fit that {STEPS} steps find; its probabilities may be nearly equal"
+    )
 
 
 def slopes(

@@ -149,6 +149,8 @@ def predicted(estimator: Any, indices: Array) -> Array:
 def refuse_absent(labels: Tensor, classes: int, remedy: str) -> None:
     """ValueError where a class has no row: without regularisation its number falls for ever."""
     counts = torch.bincount(labels, minlength=classes)
+    if int((counts > 0).sum()) == 1:
+        raise ValueError(f"all labels are {int(labels[0])}; fit on rows of several classes")
     if bool((counts == 0).any()):
         absent = int((counts == 0).to(torch.uint8).argmax())
         raise ValueError(f"no row has the label {absent}, so there is no best fit; {remedy}")
@@ -165,5 +167,7 @@ def refuse_apart(scores: Tensor, labels: Tensor, remedy: str) -> None:
     least = highest.scatter_reduce(0, labels, own, "amin")
     apart = least > scores.scatter(1, own_columns, -math.inf).amax(0)
     if bool(apart.any()):
+        if bool((scores.argmax(1) == labels).all()):
+            raise ValueError("no row has a mistake, so there is no best fit; fit on rows with some")
         which = f"class {int(apart.to(torch.uint8).argmax())} is told from the others"
         raise ValueError(f"{which} without a mistake, so there is no best fit; {remedy}")

@@ -233,6 +233,10 @@ def test_no_best_vector():
         VectorScaling().fit(LOGITS[LABELS < 3], LABELS[LABELS < 3])
     with pytest.raises(ValueError, match="every label has the largest logit"):
         VectorScaling().fit(LOGITS, LOGITS.argmax(1))
+    with pytest.raises(ValueError, match="no row has a mistake"):
+        VectorScaling().fit(LOGITS + 100 * np.eye(4)[LABELS], LABELS)
+    with pytest.raises(ValueError, match="all labels are 1; fit on rows of several classes"):
+        VectorScaling().fit(LOGITS, np.ones(len(LOGITS), int))
 
 
 def test_a_class_told_apart_has_no_best_vector():

@@ -95,6 +95,8 @@ def test_beta_without_a_best_fit():
     probs = np.array([[0.9, 0.1], [0.8, 0.2], [0.4, 0.6], [0.3, 0.7]])
     with pytest.raises(ValueError, match="without a mistake"):
         BetaCalibration(inputs="probs").fit(probs, np.array([0, 0, 1, 1]))
+    with pytest.raises(ValueError, match="its probabilities may be nearly equal"):
+        BetaCalibration().fit(1e-4 * LOGITS, LABELS)
     absent = BetaCalibration().fit(LOGITS[LABELS < 3], LABELS[LABELS < 3])
     assert absent.predict_proba(LOGITS)[:, 3].max() == 0
 
