@@ -86,6 +86,18 @@ def needed(job: Job, names: Sequence[str]) -> str | None:
     return first if first != job.config.name and first in names else None
 
 
+def next_of(todo: Sequence[Job], running: Sequence[Job]) -> Job | None:
+    """The first run that waits for no other.
+
+    Preferably one whose stage I no process works on: two second stages of one network would wait
+    for each other's features.
+    """
+    open_names = [job.config.name for job in (*todo, *running)]
+    ready = [job for job in todo if needed(job, open_names) is None]
+    busy = {job.first.name for job in running}
+    return min(ready, key=lambda job: job.first.name in busy, default=None)
+
+
 def child(make: Make, job: Job, runs: Path, threads: int) -> None:
     threading.Thread(target=leave_with_parent, daemon=True).start()
     raise SystemExit(attempt(make, job, runs, threads) is not None)
@@ -109,9 +121,10 @@ def locally(
     broken: set[str] = set()
     try:
         while todo or running:
-            open_names = [job.config.name for job in [*todo, *running.values()]]
-            ready = [job for job in todo if needed(job, open_names) is None]
-            for job in ready[: executor.workers - len(running)]:
+            while len(running) < executor.workers:
+                job = next_of(todo, list(running.values()))
+                if job is None:
+                    break
                 todo.remove(job)
                 if job.first.name in broken:
                     broken.add(job.config.name)

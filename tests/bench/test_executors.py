@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from maccal.bench.executors import Local, Ray, failed, work
+from maccal.bench.executors import Local, Ray, failed, next_of, work
 from maccal.bench.grids import collect, jobs, read_error
 from maccal.cli.main import main
 from maccal.evaluation.row import Row, read_rows, write_row
@@ -60,6 +60,18 @@ def done(runs):
 
 def errors(outcomes):
     return {job.config.method: error for job, error in outcomes if error}
+
+
+def test_second_stages_of_one_network_wait_for_those_of_another():
+    """In the order of the grid, but beside a running one preferably on another network."""
+    found = {(job.config.data, job.config.method): job for job in jobs("cost", "cpu", (1,))}
+    first, second = found["cifar10", "tst"], found["cifar10", "vtst"]
+    other, own = found["cifar100", "tst"], found["cifar10", "vanilla"]
+    assert next_of([first, second, other], []) is first
+    assert next_of([second, other], [first]) is other
+    assert next_of([second], [first]) is second
+    assert next_of([second], [own]) is None  # its stage I is being made
+    assert next_of([own, second], [other]) is own
 
 
 @pytest.mark.slow
