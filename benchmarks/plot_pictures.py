@@ -29,7 +29,7 @@ def keep() -> None:
     paths = []
     for start in ("trained", "fresh"):
         made = mc.calibrate(model, train, val=val, config=mc.Stage2(start=start))
-    XX
+        history: Any = made.get_submodule(name).history
         paths.append(prepare_keep(history, f'start="{start}"'))
     plot_keep(paths).savefig(PICTURES / "keep.png", dpi=100)
 
