@@ -39,7 +39,7 @@ WHOLE = ("epochs", "batch_size", "hidden")
 
 @dataclass(frozen=True)
 class Stage2:
-    """Every choice of stage II; the comments say what the paper does where ours differs."""
+    """Every choice of MaC-Cal's stage II; comments say what the paper does where ours differs."""
 
     # the classifier as trained, or random weights, as in the paper; auto: as trained, where it is
     # known and the new head is linear too
