@@ -54,7 +54,7 @@ ROOMS = {
     "deployment": "facts onnx saved cards",
     "runs": "config naming origin folder state history ending second making beyond motivation",
     "bench": "paper titles readings scales grids executors lines contrasts standing judging"
-    " comparing ablations sweeps costs claims origins",
+    " comparing ablations sweeps settling costs claims origins",
     "report": "look notebooks diagrams keep page figures.selection figures.drawing figures.methods"
     " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
     " figures.sparsity figures.scheme figures.motivation figures.before_after figures"

@@ -165,7 +165,7 @@ def show(
         values = dict(zip(("runs", *STATES), counts, strict=True))
         grids_found.append({"grid": name, **values, "seconds_left": found.seconds})
     tell(table)
-    found = origins(recorded.values())
-    if found.elsewhere:
-        note(f"{found.words} They count as missing.")
+    stand = origins(recorded.values())
+    if stand.elsewhere:
+        note(f"{stand.words} They count as missing.")
     answer({"scale": scale, "grids": grids_found})
