@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from maccal.bench.contrasts import Contrast, contrast
-from maccal.bench.judging import Claim, absent, judged, shown, tally, unrefuted, where
+from maccal.bench.judging import Claim, Verdict, absent, judged, shown, tally, unrefuted, where
 from maccal.bench.lines import Book, Line, Setting, average, shared_seeds
 from maccal.bench.paper import TITLES
 from maccal.bench.standing import (
@@ -22,6 +22,7 @@ from maccal.bench.standing import (
     fewest_seeds,
     lines_of,
     measured_everywhere,
+    of_one_seed,
     partly,
     ranks,
     temperatures,
@@ -53,8 +54,31 @@ def lowest(
     )
     evidence += tally(found) + yardstick(book, there[OURS], key)
     evidence += as_printed(book, there[OURS], key) + absent(set(TITLES) - set(there))
-    short = few_methods(book, key) if settings is None else ""
-    return Claim(words, unrefuted(judged(found, len(TITLES) - 1), short), evidence + short)
+    verdict = judged(found, len(TITLES) - 1)
+    if settings is None:
+        short = few_methods(book, key)
+        verdict, but = with_those_apart(book, key, unrefuted(verdict, short), list(others), -1)
+        evidence += short + but
+    return Claim(words, verdict, evidence)
+
+
+def with_those_apart(
+    book: Book, key: str, verdict: Verdict, others: Sequence[str], better: int
+) -> tuple[Verdict, str]:
+    """What several seeds say does not hold where one seed says the contrary; and where, in words.
+
+    Settings of one seed are not averaged with the others.
+    """
+    contrary = []
+    for setting in of_one_seed(book, key):
+        there = {name: both(book, OURS, name, key, [setting]) for name in others}
+        found = {name: contrast(*lines, key) for name, lines in there.items() if lines[0]}
+        if judged(found, len(found), better) == "does not hold":
+            contrary.append(f"{setting.title}, {setting.model}")
+    if not contrary:
+        return verdict, ""
+    said = f" With one seed, and so not in the mean, the contrary: {'; '.join(contrary)}."
+    return "cannot be told" if verdict == "holds" else verdict, said
 
 
 def few_methods(book: Book, key: str) -> str:
@@ -150,7 +174,9 @@ def against(book: Book, other: str, key: str, words: str, better: int, grid: str
         f"over {where(ours)} ({shown(found)}). {runs_won(ours, theirs, key)}"
         f"{as_printed(book, ours, key)}"
     )
-    return Claim(words, judged({other: found}, 1, better), evidence)
+    verdict = judged({other: found}, 1, better)
+    verdict, but = with_those_apart(book, key, verdict, [other], better)
+    return Claim(words, verdict, evidence + but)
 
 
 def runs_won(ours: Sequence[Line], theirs: Sequence[Line], key: str) -> str:

@@ -112,6 +112,13 @@ def with_others(book: Book, key: str) -> list[Line]:
     return [line for line in ours if line.setting in chosen]
 
 
+def of_one_seed(book: Book, key: str) -> list[Setting]:
+    """Where methods are compared with one seed, while others have several: judged apart."""
+    within = compared(book, key)
+    chosen = [line.setting for line in with_others(book, key)]
+    return [setting for setting in chosen if setting not in within]
+
+
 def partly(book: Book, key: str) -> list[Setting]:
     """Where others than vanilla are measured too, but too few of them to be compared yet."""
     chosen = with_others(book, key)
