@@ -14,11 +14,12 @@ from statistics import fmean
 import pytest
 
 from maccal.bench.ablations import ablated
-from maccal.bench.claims import AUROC, FPR95, MEAN, POOLED, moved
+from maccal.bench.claims import AUROC, FPR95, MEAN, POOLED
 from maccal.bench.comparing import both
 from maccal.bench.contrasts import contrast
 from maccal.bench.costs import printed_ratio, ratios, stage2_shares, timed
 from maccal.bench.lines import Book, average, shared_seeds
+from maccal.bench.settling import moved
 from maccal.bench.standing import (
     OURS,
     compared,
