@@ -72,9 +72,11 @@ def alike_images(lines: Sequence[Line], key: str, seed: int) -> bool:
     """
     if not key.startswith("shift."):
         return True
-    parts = [line.runs[seed].shift or {} for line in lines]
-    names = ("n", "source", "kinds", "severities")
-    return all(part.get(name) == parts[0].get(name) for part in parts for name in names)
+    seen = []
+    for line in lines:
+        part = line.runs[seed].shift or {}
+        seen.append([part.get(name) for name in ("n", "source", "kinds", "severities")])
+    return all(one == seen[0] for one in seen)
 
 
 def seed_test(differences: Sequence[float], error: float, alike: bool = False) -> Contrast:

@@ -71,7 +71,8 @@ def plot_sparsity(paths: Sequence[SparsityPath], theme: Theme | None = None) -> 
     last = max(int(path.epoch[-1]) for path in paths)
     axes.set(xlim=(1 if last > 1 else 0, last), ylim=(0, 1))
     handles = [Line2D([], [], color=colour, label=data) for data, colour in colours.items()]
-    drawn = [name for name in RULES if any(path.variant == name for path in paths)]
+    seen = {path.variant for path in paths}
+    drawn = [name for name in RULES if name in seen]
     for style, words in [RULES[name] for name in drawn] if drawn != ["maccal"] else ():
         handles.append(Line2D([], [], color=theme.quiet, linestyle=style, label=words))
     note(figure, theme, handles, "one line per run")
