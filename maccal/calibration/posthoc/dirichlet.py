@@ -10,7 +10,8 @@ tied, so that every held number costs the same s: off_diagonal = K (K - 1) s and
 with the s of SHARES that has the least log-loss in FOLDS folds. Fits go from the hardest hold to
 weaker ones, each from where the last one ended, until the log-loss rises: the weakest are the
 slowest to fit, and with more numbers than rows they may have no optimum that can be reached.
-StructuredMatrixScaling needs no such choice.
+StructuredMatrixScaling needs no such choice. The first fit starts at the best temperature, which
+saves a third of the looks at the rows.
 Cost on one core: 50,000 x 10, 0.1 s with given strengths and 1 s with chosen ones; 5,000 x 100,
 chosen, 5 s.
 """

@@ -245,7 +245,7 @@ def test_a_vector_where_no_temperature_helps():
     best = value_of_vector(LOGITS, LABELS)
     assert value_of_vector(-LOGITS, LABELS) == pytest.approx(best, abs=1e-9)
     assert value_of_vector(LOGITS + 1e6, LABELS) == pytest.approx(best, abs=1e-9)
-    assert value_of_vector(LOGITS + [60, 0, 0, 0], LABELS) == pytest.approx(best, abs=1e-9)
+    assert value_of_vector(LOGITS + 60 * np.eye(4)[0], LABELS) == pytest.approx(best, abs=1e-9)
     # scores that tell nothing leave the shares of the classes
     shares = np.bincount(LABELS) / len(LABELS)
     assert value_of_vector(np.zeros_like(LOGITS), LABELS) == pytest.approx(
