@@ -16,7 +16,7 @@ probabilities of one calibrator at a time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -34,6 +34,7 @@ from maccal.metrics.inputs import Array, Labels
 from maccal.metrics.paired import RowNumbers, compare_rows
 
 DRAWS = 80  # for each calibrator compared: the rarest p-value is then a quarter of the level
+COPIES = 0.01  # the share of rows that are there again which is worth a word
 FEATURES = "MaC-Cal (z)"  # on features, of the same rows
 Predict = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows to fit on, rows to predict
 
@@ -71,7 +72,10 @@ def compare_calibrators(
     features = None if z is None else checked_features(z, len(y))
     if len(y) < 4:
         raise ValueError(f"{len(y)} rows are too few for two folds; at least 4 are needed")
-    folds = check_count(folds, "folds", least=2, most=len(y) // 2)
+    folds = check_count(folds, "folds", least=2)
+    if folds > len(y) // 2:
+        few = f"{len(y)} rows are too few for {folds} folds"
+        raise ValueError(f"{few}; say folds={len(y) // 2}, or pass more rows")
     repeats = check_count(repeats, "repeats", least=1)
     left_out = {} if names is not None else too_long(len(y), values.shape[1], folds, seconds)
     taking_part = [name for name in names or FAMILY if name not in left_out]
@@ -83,7 +87,7 @@ def compare_calibrators(
         found = predictors(values, y, inputs, taking_part, features, seed + repeat)
         fold = fold_of(y, folds, seed + repeat)
         choices.append(compared(untouched, y, found, fold, settings, left_out))
-    return with_votes(choices)
+    return with_a_word(with_votes(choices), repeated(values, y), len(y))
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,21 @@ def compared(
             from_temperature = test(rows["temperature"], here)
         candidates.append(Candidate(name, measured[name], from_best, from_temperature))
     return chosen(tuple(candidates), failed, best)
+
+
+def repeated(values: np.ndarray, y: np.ndarray) -> int:
+    """How many rows have the numbers and the label of an earlier one."""
+    pairs = zip(values, y.tolist(), strict=True)
+    return len(y) - len({hash((row.tobytes(), label)) for row, label in pairs})
+
+
+def with_a_word(choice: Choice, again: int, rows: int) -> Choice:
+    """Copies of a row may be in several folds: then each is measured by a map that has seen it."""
+    if again < COPIES * rows:
+        return choice
+    seen = f" {again:,} of {rows:,} rows have the numbers and the label of another"
+    remedy = "where they are copies, remove them, for a calibrator has seen what it is measured on"
+    return replace(choice, advice=f"{choice.advice}{seen}: {remedy}.")
 
 
 def checked_features(z: Array, rows: int) -> np.ndarray:

@@ -97,6 +97,22 @@ def test_other_ways_to_split_the_rows():
     assert once.votes == {once.use: 1}
 
 
+def test_rows_that_are_there_again_are_said():
+    """Copies are in several folds, so that the map which learns most by heart looks best."""
+    logits, labels = sampled(60)
+    again = [np.repeat(array, 10, 0) for array in (logits, labels)]
+    choice = compare_calibrators(*again, names=["temperature", "isotonic"], resamples=50)
+    assert "540 of 600 rows have the numbers and the label of another" in choice.advice
+    once = compare_calibrators(logits, labels, names=["temperature"], resamples=50)
+    assert "of another" not in once.advice
+
+
+def test_few_rows_and_many_folds():
+    logits, labels = sampled(8)
+    with pytest.raises(ValueError, match="8 rows are too few for 5 folds; say folds=4"):
+        compare_calibrators(logits, labels)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
