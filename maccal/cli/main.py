@@ -20,6 +20,7 @@ from maccal.plugins import load_plugins, without_plugins
 
 ABOUT = "Make a neural network's confidence trustworthy: measure it, calibrate it, report it."
 HELP = ("-h", "--help")
+FLAGS = ("--help", "--version", "--plugin")  # that may stand where the verb does
 COMPLETION = ("--tyro-print-completion", "--tyro-write-completion")
 
 
@@ -98,10 +99,10 @@ def mistake(group: str, words: Sequence[str]) -> str:
     after = f"maccal {group}".strip()
     if not words:
         return f"no verb; choose {', '.join(known)}, or see {after} --help"
-    close = get_close_matches(words[0], known, n=2)
+    close = get_close_matches(words[0], [*known, *FLAGS], n=2)
     if not close and words[0].startswith("-"):
         return f"{words[0]}: the verb comes first; choose {', '.join(known)}"
-    guess = f"did you mean {' or '.join(close)}?" if close else f"choose {', '.join(known)}"
+    guess = f"did you mean {' or '.join(close)}?" if close else f"choose {', '.join(known)}."
     return f"no verb {words[0]!r}; {guess} See {after} --help"
 
 
