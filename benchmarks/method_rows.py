@@ -43,7 +43,7 @@ def page(name: str, book: Book) -> str:
     seeds = sorted(set().union(*(line.runs for line in book.lines)))
     note = (
         f"Means over seeds {', '.join(map(str, seeds))}, and the standard deviation of ECE over"
-        " them. Small networks that know their images by heart: [benchmark.md](../benchmark.md)."
+        " them. Small networks that know their images by heart: [The benchmark](../benchmark.md)."
     )
     return "\n".join([*parts, note, ""])
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from findings import RAN, findings, words
 from markdown_table import table
+from site_reference import api, peers
 
-import maccal
 from maccal.bench.lines import Book, average
 from maccal.bench.standing import lines_of, standing
 from maccal.cli.bench import read
@@ -34,6 +34,11 @@ WORDS = {
     "masks off": "the same training without masks",
     "fresh head": 'a new classifier under masks (`start="fresh"`)',
     "as printed": "the paper's equations as printed (`Stage2.paper()`)",
+}
+# the networks of results/posthoc.json
+TITLES = {
+    "cifar10-resnet20": "CIFAR-10, a public ResNet-20",
+    "cifar100-linear-on-resnet20": "CIFAR-100, a linear classifier on that network's features",
 }
 Row = dict[str, Any]
 
@@ -76,8 +81,9 @@ class Starts:
 HEAD = ("", "accuracy", "ECE", "NLL")
 NO_LABEL = """### No held-out label
 
-Image networks alone, whose feedback is changed training images. For tables and texts no good view
-is known: use a known accuracy there, such as that of cross-validation."""
+Image networks alone. What the confidence should be is learnt from changed training images
+([views](calibrate.md#feedback-without-labels-views)). For tables and texts no change is known that
+does as well: pass a known accuracy there, such as that of cross-validation."""
 
 
 def of_labels(starts: Starts, labels: int) -> str:
@@ -104,7 +110,7 @@ def of_posthoc(network: str, rows: list[Row]) -> str:
         lines.append([row["name"], *shares, f"{float(row['nll']):.4f}"])
     broken = [row["name"] for row in rows if row["network"] == network and "failed" in row]
     failed = "".join(f"\n\n{name} found no best map here, and says so." for name in broken)
-    title = f"### {network}: {own[0]['rows']:,} rows of {own[0]['classes']} classes"
+    title = f"### {TITLES[network]}: {own[0]['rows']:,} rows of {own[0]['classes']} classes"
     return f"{title}\n\n{table(HEAD, lines)}{failed}"
 
 
@@ -122,14 +128,15 @@ def which() -> str:
         *(of_labels(starts, labels) for labels in (5000, 500, 100)),
         of_labels(Starts(images=True), 0),
         "## From outputs alone",
-        "Each fitted on one half of the rows and measured on the other, both ways; lowest NLL"
-        " first. An NLL of inf is a label that was given the probability 0.",
+        "Each calibrator was fitted on one half of the rows and measured on the other, both ways."
+        " The lowest NLL comes first. An NLL of inf means that some label was given the probability"
+        " 0. What each of them is: [Calibrate logits and probabilities](posthoc.md).",
         *(of_posthoc(name, posthoc) for name in names),
     ]
     seconds = [starts.mean(method, 5000, "seconds") for method in ("fresh head", "MaC-Cal")]
     trained, measured = while_training()
     top = WHICH.format(gaps="\n".join(gaps), times=seconds[0] / seconds[1], trained=trained)
-    return top + "\n\n".join([*sections, *measured]) + "\n"
+    return top + "\n\n".join([*sections, *measured, SOURCES]) + "\n"
 
 
 def most_methods() -> tuple[str, Book]:
@@ -154,38 +161,50 @@ def while_training() -> tuple[str, list[str]]:
     right = max(found, key=lambda name: found[name][0])
     said = f"in our rows {next(iter(found))} has the lowest ECE and {right} the highest accuracy"
     where = " and ".join(setting.title for setting in stands.settings)
-    about = f"Scale `{scale}`: means over {where}; none sees a held-out label. Intervals,"
-    more = f"{about} and what calibrating each of them adds: [What came out](findings.md)."
+    about = f"Small networks that know their images by heart (scale `{scale}`): means over {where}."
+    more = (
+        f"{about} None of these methods sees a held-out label. Intervals, and what calibrating each"
+        " of them adds: [What came out](findings.md). What each of them is: [Methods]"
+        "(methods/README.md)."
+    )
     return said, ["## While training", more, table(HEAD, shown)]
 
 
-WHICH = """# Which method should I use
+SOURCES = """*Made by `benchmarks/site_pages.py` from [starts.jsonl](../results/starts.jsonl),
+[posthoc.json](../results/posthoc.json) and the rows of the benchmark: no number here is typed.*"""
 
-*Made by `benchmarks/site_pages.py` from [starts.jsonl](../results/starts.jsonl) and \
-[posthoc.json](../results/posthoc.json).*
+WHICH = """# Which method should I use
 
 | you have | use |
 |---|---|
-| a file of outputs and labels | `maccal compare predictions.npz`: it cross-fits all calibrators \
-and says which, and why |
+| a file of outputs and labels | `maccal compare predictions.npz`: it tries all calibrators, and \
+says which to use and why |
 | a torch model and hundreds of held-out labels | `mc.calibrate(model, train, val=val)` |
-| the same, and {times:.0f} times as long to wait | `config=mc.Stage2(start="fresh")`: \
-lower NLL below, but it may cost accuracy on single networks |
+| the same, and {times:.0f} times as long to wait | `mc.calibrate(model, train, val=val, \
+config=mc.Stage2(start="fresh"))`: a lower NLL below, but it may cost accuracy on single networks |
 | a hundred held-out labels | `mc.calibrate(model, train, val=val, calibrator="temperature")` |
 | no held-out label, but images | `mc.calibrate(model, train)`, and read its warning |
 | no label, but a known accuracy | `mc.calibrate(model, train, accuracy=0.93)` |
-| a model whose predictions must not change | a temperature |
+| a model whose predictions must not change | a temperature: \
+`mc.calibrate(model, train, val=val, calibrator="temperature")` |
 | a network still to be trained | {trained}; calibrate it afterwards whatever it is: \
 [the table](#while-training) |
 
-How much does the choice matter? Little, once there are labels; having some is what matters:
+*Held-out labels* are those of rows that the network was not trained on. *ECE* is how far confidence
+and accuracy are apart on average, *NLL* is the log-loss; both are better when they are lower
+([What the numbers mean](metrics.md)).
+
+Once there are labels, the choice matters little; what matters is to have some:
 
 {gaps}
 
-The differences are small beside what any of them gains over the network as it is. The tables also
-have the control: what training the classifier does *without* masks.
+These differences are small beside what any of the methods gains over the network as it is.
 
 ## From a network
+
+Means over networks on which no default of ours was chosen. The line "without masks" is the control:
+MaC-Cal trains the classifier under random masks, and this line trains it in the same way without
+them. Every network by itself: [results/starts.md](../results/starts.md).
 
 """
 
@@ -199,10 +218,10 @@ def evidence() -> str:
 
 EVIDENCE = """# The paper's ambiguities, and our evidence
 
-*Made by `benchmarks/site_pages.py` from [starts.jsonl](../results/starts.jsonl).*
-
-No code of MaC-Cal is public, and its text can be read in more than one way. Each choice below is a
-named field of `Stage2`, so that you can run the other reading.
+MaC-Cal freezes a trained network and trains its classifier again under random masks of its weights.
+The share of weights that is kept, *keep*, follows the gap between confidence and accuracy
+([the method](methods/maccal.md)). No code of it is public, and its text can be read in more than
+one way. Each choice below is a named field of `mc.Stage2`, so that you can run the other reading.
 
 | question | field | what the text says | what we do, and why |
 |---|---|---|---|
@@ -225,7 +244,8 @@ stable |
 one is near test over training accuracy, which is unknown without labels. With held-out rows it \
 is 1 |
 | Where does stage II start? | `start`, `hidden` | a new two-layer head at random | the trained \
-classifier: a new one forgets what stage I learnt |
+classifier, which is faster and needs no held-out labels. A new one scores a little better with \
+labels, far worse [without](which.md#no-held-out-label), and may cost accuracy on single networks |
 | At which rate? | `lr`, `schedule` | 0.1, constant | a small one that falls to zero; a constant \
 0.1 cost a network with 100 classes a quarter of its accuracy |
 
@@ -254,81 +274,9 @@ A perfectly calibrated model does not score zero. On CIFAR-10 with 10,000 test i
 between about 0.2 and 0.6 %, and its MCE nearly anywhere: several of the paper's best cells, and
 every difference of MCE there, are inside that band. Print the band, use several seeds, and carry
 the control without masks.
-"""
 
-MARKS = {"yes": "yes", "no": "–", "named": "?", "failed": "!"}
-
-
-def peers() -> str:
-    found = json.loads((RESULTS / "peers.json").read_text(encoding="utf-8"))
-    features = list(found["maccal"]["features"])
-    head = ["", *found]
-    lines = []
-    for feature in features:
-        cells = [peer["features"][feature] for peer in found.values()]
-        lines.append([feature, *(MARKS[cell["state"]] for cell in cells)])
-    return PEERS.format(table=table(head, lines), answers=answers(found))
-
-
-def answers(found: dict[str, Any]) -> str:
-    """What was called, peer by peer; folded."""
-    parts = []
-    for name, peer in found.items():
-        lines = []
-        for feature, cell in peer["features"].items():
-            if "call" in cell and feature != "command line":
-                called = cell["call"].replace("\n", "\n    ")
-                lines.append(f"**{feature}** ({cell['state']}): `{cell['answer']}`\n\n    {called}")
-        parts.append(f"### {name} {peer['version']}\n\n" + "\n\n".join(lines))
-    return "\n\n".join(parts)
-
-
-PEERS = """---
-hide: [toc]
----
-
-# Beside other packages
-
-*Made by `benchmarks/site_pages.py` from [peers.json](../results/peers.json), which \
-`benchmarks/features_of_peers.py` writes: it installs the peers, calls them, and records what they \
-answered.*
-
-- **yes**: it was called and answered; the lines and the answer are below.
-- **–**: no name in its source looks like it, or the answer is not the one that makes the feature.
-- **?**: a name looks like it, and was not called. **!**: it was called and raised.
-
-{table}
-
-The features are those that someone who wants trustworthy confidence asks for, chosen by us: a
-package that is made for something else has few of them, and much that is not in this table.
-*Confidence of exactly 1*: three rows whose ECE with ten bins is 29 / 60; a package that puts 1.0
-into a bin of its own says 31 / 60. `maccal` is what stands in this table when the page was made.
-
-## What was called
-
-{answers}
-"""
-
-
-def api() -> str:
-    parts = [API]
-    for room, names in maccal.HOMES.items():
-        public = [name for name in names if not name.isupper()]
-        parts.append(f"## maccal.{room}\n")
-        parts += [f"::: maccal.{name}\n" for name in public]
-    return "\n".join(parts)
-
-
-API = """# API
-
-*Made by `benchmarks/site_pages.py` from the public names of the package and their docstrings.* \
-All of them are in `maccal` itself; the headings say where they live. `maccal.DATASETS`,
-`maccal.METHODS` and `maccal.MODELS` are dictionaries of what can be named on the command line.
-
-In the signatures an `Array` is a numpy array, a torch tensor, a list, or a column of pandas,
-pyarrow or polars; `Labels` are an `Array` of class indices, or names where `classes` has them in
-the order of the columns; `Same` is a tensor for a tensor and else a numpy array; `Inputs` is
-`"logits"` or `"probs"`. `calibrate` gives back a `Model` of the type that it was given.
+*The table of readings is made by `benchmarks/site_pages.py` from
+[starts.jsonl](../results/starts.jsonl).*
 """
 
 PAGES: dict[str, Callable[[], str]] = {

@@ -37,4 +37,4 @@ if __name__ == "__main__":
     found = {"boosted trees": mc.softmax(logits), "with a temperature": calibrated}
     for name, probs in found.items():
         print(f"{name}: {mc.summary(probs, y, interval=True)['verdict']}")
-    mc.reliability(found, y).savefig(folder / "boosting.png", dpi=72)
+    mc.reliability(found, y).savefig(folder / "boosting.png", dpi=110)

@@ -75,4 +75,4 @@ if __name__ == "__main__":
         rows.setdefault(job.config.method, []).append(row)
     for name, own in rows.items():
         print(f"{name}: ECE {mean(errors(own)):.1f}% over {len(own)} seeds")
-    drawn(rows).savefig(folder / "ray_grid.png", dpi=72)
+    drawn(rows).savefig(folder / "ray_grid.png", dpi=110)

@@ -100,4 +100,4 @@ if __name__ == "__main__":
         with torch.no_grad():
             found[name] = network(vectors[rest]).softmax(1)
         print(f"{name}: {mc.summary(found[name], labels[rest], interval=True)['verdict']}")
-    mc.reliability(found, labels[rest]).savefig(folder / "text_embeddings.png", dpi=72)
+    mc.reliability(found, labels[rest]).savefig(folder / "text_embeddings.png", dpi=110)

@@ -58,4 +58,4 @@ if __name__ == "__main__":
         with torch.no_grad():
             found[name] = network(images).softmax(1)
         print(f"{name}: {mc.summary(found[name], labels, interval=True)['verdict']}")
-    mc.reliability(found, labels).savefig(folder / "timm_images.png", dpi=72)
+    mc.reliability(found, labels).savefig(folder / "timm_images.png", dpi=110)

@@ -68,4 +68,4 @@ if __name__ == "__main__":
     for name, numbers in (("last epoch", history[-1]), ("calibrated", after)):
         accuracy, ece = numbers["accuracy"], numbers["ece"]
         print(f"{name}: accuracy {accuracy:.1%}, ECE {ece:.1%}, NLL {numbers['nll']:.3f}")
-    drawn(history, after).savefig(folder / "training_loop.png", dpi=72)
+    drawn(history, after).savefig(folder / "training_loop.png", dpi=110)

@@ -21,7 +21,7 @@ grep -v '^env/bin/maccal' commands.sh >install.sh
 bash -eu install.sh
 if ! env/bin/python -c "import torchvision" 2>/dev/null; then
   # The wheel of torchvision on PyPI is made for CUDA: without it, two operators must be declared.
-  # The one of the start page's address needs nothing.
+  # The CPU build, which pytorch.org's start page shows, needs nothing.
   echo "torchvision needs CUDA here: declaring two of its operators"
   site=$(env/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")
   cat >"$site/sitecustomize.py" <<'END'

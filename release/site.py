@@ -41,14 +41,19 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     def led(found: re.Match[str]) -> str:
         picture, text, link = found.groups()
         path = outside(page.file.src_uri, link)
-        if path is None:
-            return found.group()
         if picture:
             up = "../" * page.file.src_uri.count("/")
-            return f"![{text}]({up}{path})"
+            return shown(text, link if path is None else f"{up}{path}")
+        if path is None:
+            return found.group()
         return f"[{text}]({config.extra['repository']}/blob/main/{path})"
 
     return FORMULA.sub(drawn, LINK.sub(led, markdown))
+
+
+def shown(text: str, link: str) -> str:
+    """A picture that a click opens by itself, in its own size."""
+    return f"[![{text}]({link})]({link}){{.picture}}"
 
 
 def drawn(formula: re.Match[str]) -> str:

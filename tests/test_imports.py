@@ -22,7 +22,8 @@ ROOMS = {
     "plugins": "",
     "caution": "",
     "progress": "",
-    "io": "errors locks files formats",
+    "limits": "",
+    "io": "errors folders locks files formats",
     "distributed": "",
     "metrics": "arguments inputs given binning bins miscalibration softmaxes temperature scores"
     " ranking resampling notebooks summaries counts listing groups binary multilabel sketch"
@@ -39,7 +40,7 @@ ROOMS = {
     "methods": "losses.rows losses.entropy losses.margins losses.focal losses.pairs"
     " losses.mixing losses mixing plp balcal registry",
     "features": "batches fingerprints mapped cache lookup table running layers classifiers finding"
-    " taps extraction sampling views",
+    " taps alone extraction sampling views",
     "calibration": "solving stage2 live feedback looks heads task retraining mac_cal"
     " posthoc.inputs posthoc.one_number posthoc.temperature posthoc.ensemble"
     " posthoc.nearby posthoc.curvature posthoc.logistic"
@@ -51,9 +52,9 @@ ROOMS = {
     "monitoring": "wealth cells settings alarms expected events told replay store measured standing"
     " periods monitor files",
     "deployment": "facts onnx saved cards",
-    "runs": "config naming folder state history ending second making beyond motivation",
+    "runs": "config naming origin folder state history ending second making beyond motivation",
     "bench": "paper titles readings scales grids executors lines contrasts standing judging"
-    " comparing ablations sweeps costs claims",
+    " comparing ablations sweeps settling costs claims origins",
     "report": "look notebooks diagrams keep page figures.selection figures.drawing figures.methods"
     " figures.averages figures.board figures.shift figures.cost figures.sensitivity"
     " figures.sparsity figures.scheme figures.motivation figures.before_after figures"

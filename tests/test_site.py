@@ -34,7 +34,19 @@ def test_every_example_is_in_the_gallery():
     for example in (ROOT / "examples").glob("*.py"):
         assert example.name in text or example.stem == "__init__", example.name
     for picture in re.findall(r"\]\((gallery/.*?)\)", text):
-        assert (ROOT / "docs" / picture).stat().st_size < 80_000
+        assert (ROOT / "docs" / picture).stat().st_size < 100_000
+    links = set(re.findall(r"\]\((.*?)\)", (ROOT / "docs" / "plots.md").read_text()))
+    for picture in (ROOT / "docs" / "plots").iterdir():
+        assert f"plots/{picture.name}" in links
+        assert picture.stat().st_size < 100_000
+
+
+def test_every_name_of_the_api_is_explained_in_one_line():
+    text = (ROOT / "docs" / "api.md").read_text()
+    lines = dict(re.findall(r"^\| \[`(\w+)`\]\[maccal\.\1\] \| (.+) \|$", text, re.MULTILINE))
+    assert set(lines) == set(re.findall(r"^::: maccal\.(\w+)$", text, re.MULTILINE))
+    assert all(10 < len(line) < 120 for line in lines.values()), lines
+    assert list(lines) == sorted(lines, key=str.lower)
 
 
 @pytest.mark.slow
@@ -53,3 +65,7 @@ def test_it_builds_strictly_and_asks_nobody(tmp_path):
     assert not [address for address in loaded if "://" in address]
     assert "<math" in (tmp_path / "methods" / "maccal" / "index.html").read_text()
     assert (tmp_path / "results" / "figures" / "leaderboard.png").exists()
+    assert '<a class="picture" href="reliability.png">' in start
+    peers = (tmp_path / "peers" / "index.html").read_text()
+    assert "<details>" in peers
+    assert '<div class="many-columns">' in peers

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from itertools import pairwise
 
 from maccal.bench.contrasts import Contrast, contrast
-from maccal.bench.judging import Claim, each_shown, judged
+from maccal.bench.judging import Claim, each_shown, judged, where
 from maccal.bench.lines import Book, Line, Setting
 from maccal.bench.standing import OURS
 from maccal.calibration.stage2 import ABLATION, Stage2
@@ -42,6 +42,7 @@ def steps(book: Book, reading: str) -> Claim:
     words = f"Every step of the ablation lowers ECE, if {READINGS[reading]}."
     names = list(ABLATION)
     found: dict[str, Contrast | None] = {}
+    places: set[str] = set()
     for before, after in pairwise(names):
         first, second = [], []
         for setting in book.settings:
@@ -52,10 +53,12 @@ def steps(book: Book, reading: str) -> Claim:
                 second.append(two)
         if first:
             found[after] = contrast(first, second)
+            places.add(where(first))
     if not found:
         nothing = "No runs of the ablation by this reading; run `maccal bench ablation`."
         return Claim(words, "not judged", nothing)
-    evidence = f"Change of ECE with each: {each_shown(found)}."
+    over = f", over {places.pop()}" if len(places) == 1 else ", over the data sets that have both"
+    evidence = f"Change of ECE with each{over}: {each_shown(found)}."
     missing = [name for name in names[1:] if name not in found]
     if missing:
         evidence += f" Not measured with the step before: {', '.join(missing)}."

@@ -5,12 +5,13 @@ best_rank(book)                            the best mean rank by ECE
 against(book, other, key, words, better)   better than one other method
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from maccal.bench.contrasts import Contrast, contrast
-from maccal.bench.judging import Claim, absent, judged, shown, tally, where
+from maccal.bench.judging import Claim, Verdict, absent, judged, shown, tally, unrefuted, where
 from maccal.bench.lines import Book, Line, Setting, average, shared_seeds
 from maccal.bench.paper import TITLES
 from maccal.bench.standing import (
@@ -19,11 +20,14 @@ from maccal.bench.standing import (
     drawn,
     drawn_ranks,
     fewest_seeds,
+    lines_of,
     measured_everywhere,
+    of_one_seed,
+    partly,
     ranks,
     temperatures,
 )
-from maccal.bench.titles import chance, counted, points, title
+from maccal.bench.titles import PRINTED, chance, counted, points, title
 
 NO_OTHER = "No runs of MaC-Cal and another method on the same data; run `maccal bench {grid}`."
 
@@ -48,8 +52,40 @@ def lowest(
         f"{points(means[OURS])} % over {where(there[OURS])}; lowest of {count}: "
         f"{title(nearest)}, {points(means[nearest])} % ({shown(found[nearest])})."
     )
-    evidence += tally(found) + yardstick(book, there[OURS], key) + absent(set(TITLES) - set(there))
-    return Claim(words, judged(found, len(TITLES) - 1), evidence)
+    evidence += tally(found) + yardstick(book, there[OURS], key)
+    evidence += as_printed(book, there[OURS], key) + absent(set(TITLES) - set(there))
+    verdict = judged(found, len(TITLES) - 1)
+    if settings is None:
+        short = few_methods(book, key)
+        verdict, but = with_those_apart(book, key, unrefuted(verdict, short), list(others), -1)
+        evidence += short + but
+    return Claim(words, verdict, evidence)
+
+
+def with_those_apart(
+    book: Book, key: str, verdict: Verdict, others: Sequence[str], better: int
+) -> tuple[Verdict, str]:
+    """What several seeds say does not hold where one seed says the contrary; and where, in words.
+
+    Settings of one seed are not averaged with the others.
+    """
+    contrary = []
+    for setting in of_one_seed(book, key):
+        there = {name: both(book, OURS, name, key, [setting]) for name in others}
+        found = {name: contrast(*lines, key) for name, lines in there.items() if lines[0]}
+        if judged(found, len(found), better) == "does not hold":
+            contrary.append(f"{setting.title}, {setting.model}")
+    if not contrary:
+        return verdict, ""
+    said = f" With one seed, and so not in the mean, the contrary: {'; '.join(contrary)}."
+    return "cannot be told" if verdict == "holds" else verdict, said
+
+
+def few_methods(book: Book, key: str) -> str:
+    """The settings in which methods are missing that could refute what holds in the others."""
+    left = partly(book, key)
+    names = "; ".join(f"{setting.title}, {setting.model}" for setting in left)
+    return f" Too few methods yet on {names}." if left else ""
 
 
 def yardstick(book: Book, ours: Sequence[Line], key: str) -> str:
@@ -66,6 +102,15 @@ def yardstick(book: Book, ours: Sequence[Line], key: str) -> str:
     )
 
 
+def as_printed(book: Book, ours: Sequence[Line], key: str) -> str:
+    """What MaC-Cal as printed has in the same settings, where it was run: its other reading."""
+    lines = lines_of(book, PRINTED, [own.setting for own in ours], key)
+    if len(lines) < len(ours):
+        return ""
+    found = shown(contrast(lines, ours, key))
+    return f" As printed MaC-Cal has {points(average(lines, key))} % ({found})."
+
+
 def best_rank(book: Book) -> Claim:
     words = "MaC-Cal has the best mean rank of all methods by ECE."
     there = measured_everywhere(book, "ece")
@@ -80,8 +125,9 @@ def best_rank(book: Book) -> Claim:
         f"best other: {title(nearest)}, {overall[nearest]:.2f} "
         f"({chance(test.p_value)}, {test.how}).{tally(found)}"
     )
-    evidence += absent(set(TITLES) - set(there))
-    return Claim(words, judged(found, len(TITLES) - 1), evidence)
+    short = few_methods(book, "ece")
+    evidence += absent(set(TITLES) - set(there)) + short
+    return Claim(words, unrefuted(judged(found, len(TITLES) - 1), short), evidence)
 
 
 def rank_contrasts(
@@ -95,6 +141,8 @@ def rank_contrasts(
             gap = placed[OURS] - placed[name]
             low, high = np.quantile(gap, (0.025, 0.975)).tolist()
             p_value = min(1.0, 2 * float(min((gap >= 0).mean(), (gap <= 0).mean())))
+            if not np.isfinite(gap).all():  # rows of one seed without an interval tell nothing
+                p_value = math.nan
             seeds = fewest_seeds([*there[OURS], *lines], "ece")
             difference = overall[OURS] - overall[name]
             found[name] = Contrast(difference, low, high, p_value, seeds, alike=False)
@@ -124,8 +172,11 @@ def against(book: Book, other: str, key: str, words: str, better: int, grid: str
     evidence = (
         f"{points(average(ours, key))} % against {points(average(theirs, key))} % "
         f"over {where(ours)} ({shown(found)}). {runs_won(ours, theirs, key)}"
+        f"{as_printed(book, ours, key)}"
     )
-    return Claim(words, judged({other: found}, 1, better), evidence)
+    verdict = judged({other: found}, 1, better)
+    verdict, but = with_those_apart(book, key, verdict, [other], better)
+    return Claim(words, verdict, evidence + but)
 
 
 def runs_won(ours: Sequence[Line], theirs: Sequence[Line], key: str) -> str:

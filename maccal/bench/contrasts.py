@@ -41,16 +41,19 @@ class Contrast:
 
     @property
     def how(self) -> str:
-        return f"{self.seeds} seeds" if self.seeds > 1 else "intervals of one seed"
+        if self.seeds > 1:
+            return f"{self.seeds} seeds"
+        known = math.isfinite(self.p_value)
+        return "intervals of one seed" if known else "one seed without intervals"
 
 
 def contrast(first: Sequence[Line], second: Sequence[Line], key: str = "ece") -> Contrast | None:
     """First less second, averaged over pairs of lines, on the seeds that all of them share.
 
-    None where they share none.
+    None where they share none, or where corruptions were of other images.
     """
     both = [*first, *second]
-    seeds = shared_seeds(both, key)
+    seeds = [seed for seed in shared_seeds(both, key) if alike_images(both, key, seed)]
     if not seeds:
         return None
     pairs = [(a.values(key), b.values(key)) for a, b in zip(first, second, strict=True)]
@@ -60,6 +63,20 @@ def contrast(first: Sequence[Line], second: Sequence[Line], key: str = "ece") ->
     error = sampling_error([line.runs[seeds[0]] for line in both], key) / len(pairs)
     alike = key == "ece" and all(line.calibrated for line in both)
     return seed_test(differences, error, alike)
+
+
+def alike_images(lines: Sequence[Line], key: str, seed: int) -> bool:
+    """Whether numbers of corrupted images are of as many, by the same maker.
+
+    An ECE of fewer images is larger by chance alone.
+    """
+    if not key.startswith("shift."):
+        return True
+    seen = []
+    for line in lines:
+        part = line.runs[seed].shift or {}
+        seen.append([part.get(name) for name in ("n", "source", "kinds", "severities")])
+    return all(one == seen[0] for one in seen)
 
 
 def seed_test(differences: Sequence[float], error: float, alike: bool = False) -> Contrast:

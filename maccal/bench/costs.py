@@ -34,7 +34,7 @@ def cheap(book: Book) -> Claim:
     found = paired(shares)
     if found is None:
         return Claim(words, "cannot be told", evidence + "; one run says nothing of others.")
-    reach = f", 95 % interval {100 * found.low:.1f} to {100 * found.high:.1f} %."
+    reach = f", 95 % interval {100 * max(0.0, found.low):.1f} to {100 * found.high:.1f} %."
     return Claim(words, within(found.low, found.high, CHEAP), evidence + reach)
 
 

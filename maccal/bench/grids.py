@@ -8,8 +8,9 @@ rest will cost.
     collect(jobs, runs)                       the rows of those that are there
 
 A run is done when its folder has its row, or when the rows recorded earlier have it: a file of
-results stands for the folders. Runs are shared: stage I of vanilla serves TST, V-TST, MaC-Cal, the
-ablation and the sensitivity figures. How large a grid is says its scale (scales.py).
+results stands for the folders. But where stage I was trained again since, to other bits, what
+stood on the earlier training is missing. Runs are shared: stage I of vanilla serves TST, V-TST,
+MaC-Cal, the ablation and the sensitivity figures. How large a grid is says its scale (scales.py).
 """
 
 import math
@@ -28,6 +29,7 @@ from maccal.io import FileError, read_json
 from maccal.methods.registry import COMBINATIONS, EVERY, method
 from maccal.runs import Config
 from maccal.runs.config import is_of
+from maccal.runs.origin import collected, stands_on
 from maccal.training.recipe import Recipe
 
 State = Literal["done", "failed", "missing"]
@@ -52,10 +54,22 @@ class Job:
         return replace(self.config, method=self.config.plan.first, stage2=None, feedback=None)
 
     def state(self, runs: Path, recorded: Rows = NOTHING) -> State:
-        rows = (row_of(self, runs), recorded.get(self.config.name))
-        if any(row is not None and self.is_done_by(row) for row in rows):
+        if any(self.is_done_by(row) for row in self.rows(runs, recorded)):
             return "done"
         return "failed" if (runs / self.config.name / "error.json").is_file() else "missing"
+
+    def rows(self, runs: Path, recorded: Rows = NOTHING) -> list[Row]:
+        """Of its folder, and of those recorded earlier.
+
+        But not where stage I was trained again since, to other bits: that would compare methods on
+        two networks as if they were one.
+        """
+        found = [row_of(self.config, runs), recorded.get(self.config.name)]
+        there = [row for row in found if row is not None]
+        if not there or self.config.stage2 is None:
+            return there
+        first = row_of(self.first, runs) or recorded.get(self.first.name)
+        return [row for row in there if stands_on(row, first) is not False]
 
     def is_done_by(self, row: Row) -> bool:
         """Whether it is the row of this very run, whatever the precision of its numbers, with all
@@ -68,14 +82,15 @@ class Job:
         return is_of(replace(self.config, recipe=precise), row.ran.about)
 
 
-def row_of(job: Job, runs: Path) -> Row | None:
+def row_of(config: Config, runs: Path) -> Row | None:
     """The row of a run; None where there is none or it is damaged.
 
     Then the run is to be made, which mends it.
     """
-    file = runs / job.config.name / "row.json"
+    folder = runs / config.name
+    file = folder / "row.json"
     try:
-        return read_row(file) if file.exists() else None
+        return collected(folder, read_row(file)) if file.exists() else None
     except FileError:
         return None
 
@@ -322,7 +337,7 @@ def speeds(wanted: Sequence[Job], runs: Path, recorded: Rows) -> dict[tuple[str,
     """Seconds of a run by data set, network and method; with "" for the method, of any stage I."""
     times: dict[tuple[str, str, str], list[float]] = {}
     for job in wanted:
-        row = row_of(job, runs) or recorded.get(job.config.name)
+        row = row_of(job.config, runs) or recorded.get(job.config.name)
         if row is not None and math.isfinite(row.number("trained.seconds")):
             names = [kind(job.config)]
             if job.config.plan.second is None:
@@ -335,14 +350,14 @@ def speeds(wanted: Sequence[Job], runs: Path, recorded: Rows) -> dict[tuple[str,
 def collect(wanted: Sequence[Job], runs: Path) -> list[Row]:
     """The rows of the runs that are done, by name; a failed run is a row with its error.
 
-    The checksums of a run's files stay with the files.
+    The checksums of a run's files stay with the files; that of the network of stage I goes along.
     """
     found: list[Row] = []
     for job in wanted:
-        row = row_of(job, runs)
+        rows = job.rows(runs)
         error = runs / job.config.name / "error.json"
-        if row is not None:
-            found.append(replace(row, files=None))
+        if rows:
+            found += rows
         elif error.is_file():
             found.append(Row(job.config.name, error=read_error(error)))
     return sorted(found, key=lambda row: row.name)

@@ -63,10 +63,15 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     return "not judged"
 
 
+def unrefuted(verdict: Verdict, missing: str) -> Verdict:
+    """Not judged while runs are missing that could refute it."""
+    return "not judged" if missing and verdict != "does not hold" else verdict
+
+
 def shown(found: Contrast | None) -> str:
     """A difference in points and its test."""
     if found is None:
-        return "no seed in common"
+        return "no seed in common, or not on the same images"
     note = ", both within the band of a calibrated model" if found.alike else ""
     size = points(found.difference, sign=True)
     return f"{size} points, {chance(found.p_value)}, {found.how}{note}"
@@ -81,7 +86,11 @@ def tally(found: Found) -> str:
     low = sum(1 for difference in real if difference < 0)
     high = sum(1 for difference in real if difference > 0)
     compared = counted(len(found), "comparison")
-    return f" Really lower in {low} of {compared}, really higher in {high}."
+    said = f" Really lower in {low} of {compared}, really higher in {high}."
+    single = sum(1 for one in found.values() if one and one.seeds == 1)
+    if 0 < single < len(found):
+        said += f" {single} by the intervals of one seed alone."
+    return said
 
 
 def where(lines: Sequence[Line]) -> str:

@@ -112,6 +112,21 @@ def with_others(book: Book, key: str) -> list[Line]:
     return [line for line in ours if line.setting in chosen]
 
 
+def of_one_seed(book: Book, key: str) -> list[Setting]:
+    """Where methods are compared with one seed, while others have several: judged apart."""
+    within = compared(book, key)
+    chosen = [line.setting for line in with_others(book, key)]
+    return [setting for setting in chosen if setting not in within]
+
+
+def partly(book: Book, key: str) -> list[Setting]:
+    """Where others than vanilla are measured too, but too few of them to be compared yet."""
+    chosen = with_others(book, key)
+    ours = lines_of(book, OURS, book.settings, key)
+    left = [line.setting for line in ours if line not in chosen]
+    return [setting for setting in left if others_in(book, setting, key)]
+
+
 def others_in(book: Book, setting: Setting, key: str) -> set[str]:
     """The methods that are measured there beside vanilla and MaC-Cal."""
     others = [name for name in TITLES if name not in BESIDE]
@@ -173,7 +188,7 @@ def drawn_means(line: Line, key: str, rng: np.random.Generator) -> np.ndarray:
         error = stdev(values) / math.sqrt(len(values))
         noise = rng.standard_t(len(values) - 1, DRAWS)
     else:
-        error = sampling_error(list(line.runs.values()), key)
+        error = sampling_error([line.runs[seed] for seed in line.values(key)], key)
         noise = rng.standard_normal(DRAWS)
     return np.clip(fmean(values) + error * noise, 0, 1)
 

@@ -4,11 +4,20 @@ cured, steady_in_alpha, mit_helps, beyond_mit     over mixup's alpha
 better_at_every_gamma, steady_in_gamma            over gamma, without held-out labels
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import fmean
 
 from maccal.bench.contrasts import Contrast, contrast, sampling_error, seed_test
-from maccal.bench.judging import Claim, Verdict, each_shown, judged, shown, within, worst
+from maccal.bench.judging import (
+    Claim,
+    Verdict,
+    each_shown,
+    judged,
+    shown,
+    unrefuted,
+    within,
+    worst,
+)
 from maccal.bench.lines import Book, Line, Setting, shared_seeds
 from maccal.bench.standing import OURS
 from maccal.bench.titles import points
@@ -16,8 +25,11 @@ from maccal.evaluation.row import Row
 
 STEADY = 0.01  # how far ECE may move
 FEWEST = 3  # values, below which nothing is said of a range
+# between which the grids sweep: a claim about a range holds by sweeps that reach both ends
+ALPHA_ENDS, GAMMA_ENDS = (0.2, 5.0), (0.5, 0.99)
 NO_ALPHAS = "Fewer than three values of alpha; run `maccal bench mixup`."
 NO_GAMMAS = "Fewer than three values of gamma; run `maccal bench gamma`."
+FEWER = " Not from end to end, {} to {}: {}."
 # of stage II, what the grid of gamma changes beside its head
 SWEPT = ("gamma", "statistics")
 Values = Mapping[float, Line]
@@ -42,12 +54,47 @@ def sweeps_alpha(line: Line) -> bool:
 
 
 def alpha_pairs(book: Book, first: str, second: str) -> Iterator[tuple[str, Line, Line]]:
-    """Two methods with the same alpha, in settings where alpha is swept; each with its name."""
+    """Two methods with the same alpha, in settings where alpha is swept; each with its name.
+
+    Of several settings the name says which.
+    """
+    common = swept_by_both(book, first, second)
+    ours, theirs = alphas(book, first), alphas(book, second)
+    for setting, values in common.items():
+        place = f" on {where_swept(setting)}" if len(common) > 1 else ""
+        for alpha in values:
+            yield f"{alpha:g}{place}", ours[setting][alpha], theirs[setting][alpha]
+
+
+def swept_by_both(book: Book, first: str, second: str) -> dict[Setting, list[float]]:
+    """The alphas that two methods have in common, where that is more than one."""
     theirs = alphas(book, second)
+    found = {}
     for setting, lines in alphas(book, first).items():
         common = [alpha for alpha in lines if alpha in theirs.get(setting, {})]
-        for alpha in common if len(common) > 1 else ():
-            yield f"{alpha:g}", lines[alpha], theirs[setting][alpha]
+        if len(common) > 1:
+            found[setting] = common
+    return found
+
+
+def where_swept(setting: Setting) -> str:
+    return f"{setting.title}, {setting.model}"
+
+
+def partial(sweeps: Mapping[str, Iterable[float]], ends: tuple[float, float]) -> str:
+    """Which sweeps do not reach from end to end, in words; nothing where all do."""
+    short = []
+    for name, values in sweeps.items():
+        own = list(values)
+        if min(own) > ends[0] or max(own) < ends[1]:
+            short.append(name)
+    return FEWER.format(f"{ends[0]:g}", f"{ends[1]:g}", "; ".join(short)) if short else ""
+
+
+def partial_alphas(book: Book, first: str, second: str) -> str:
+    common = swept_by_both(book, first, second)
+    named = {where_swept(setting): values for setting, values in common.items()}
+    return partial(named, ALPHA_ENDS)
 
 
 def shortfall(row: Row) -> float:
@@ -56,7 +103,9 @@ def shortfall(row: Row) -> float:
 
 
 def cured(book: Book) -> Claim:
-    words = "Where mixup makes a network underconfident, MaC-Cal brings confidence to accuracy."
+    words = (
+        "Where mixup makes a network underconfident, MaC-Cal brings confidence nearer to accuracy."
+    )
     found: dict[str, Contrast | None] = {}
     parts = []
     for alpha, ours, alone in alpha_pairs(book, "mixup+maccal", "mixup"):
@@ -72,11 +121,12 @@ def cured(book: Book) -> Claim:
     if not found:
         missing = "No runs in which mixup is underconfident; run `maccal bench mixup`."
         return Claim(words, "not judged", missing)
+    short = partial_alphas(book, "mixup+maccal", "mixup")
     evidence = (
         f"Confidence less accuracy, in points, at alpha {'; '.join(parts)}. "
-        f"Change of the distance: {each_shown(found)}."
+        f"Change of the distance: {each_shown(found)}.{short}"
     )
-    return Claim(words, judged(found, 1), evidence)
+    return Claim(words, unrefuted(judged(found, 1), short), evidence)
 
 
 def steady_in_alpha(book: Book) -> Claim:
@@ -86,8 +136,8 @@ def steady_in_alpha(book: Book) -> Claim:
     sweeps = {}
     for setting, lines in alphas(book, "mixup+maccal").items():
         if len(lines) >= FEWEST:
-            sweeps[f"{setting.title}, {setting.model}"] = lines
-    return steady(sweeps, "alpha", words, NO_ALPHAS)
+            sweeps[where_swept(setting)] = lines
+    return steady(sweeps, "alpha", words, NO_ALPHAS, ALPHA_ENDS)
 
 
 def mit_helps(book: Book) -> Claim:
@@ -106,7 +156,9 @@ def at_every_alpha(book: Book, first: str, second: str, words: str) -> Claim:
         found[alpha] = contrast([one], [other])
     if len(found) < FEWEST:
         return Claim(words, "not judged", NO_ALPHAS)
-    return Claim(words, judged(found, FEWEST), f"Change of ECE at alpha {each_shown(found)}.")
+    short = partial_alphas(book, first, second)
+    evidence = f"Change of ECE at alpha {each_shown(found)}.{short}"
+    return Claim(words, unrefuted(judged(found, FEWEST), short), evidence)
 
 
 # gamma
@@ -145,7 +197,8 @@ def better_at_every_gamma(book: Book) -> Claim:
     words = "Without held-out labels, MaC-Cal lowers vanilla's ECE over a wide range of gamma."
     found: dict[str, Contrast | None] = {}
     parts = []
-    for sweep, lines in wide(gammas(book)).items():
+    sweeps = wide(gammas(book))
+    for sweep, lines in sweeps.items():
         own = {}
         for gamma, line in lines.items():
             other = book.get(line.setting, "vanilla")
@@ -156,12 +209,13 @@ def better_at_every_gamma(book: Book) -> Claim:
             parts.append(f"{sweep}: change of ECE at gamma {each_shown(own)}.")
     if len(found) < FEWEST:
         return Claim(words, "not judged", NO_GAMMAS)
-    return Claim(words, judged(found, FEWEST), " ".join(parts))
+    short = partial(sweeps, GAMMA_ENDS)
+    return Claim(words, unrefuted(judged(found, FEWEST), short), " ".join(parts) + short)
 
 
 def steady_in_gamma(book: Book) -> Claim:
     words = f"MaC-Cal is hardly sensitive to gamma: ECE moves by at most {100 * STEADY:.0f} point."
-    return steady(wide(gammas(book)), "gamma", words, NO_GAMMAS)
+    return steady(wide(gammas(book)), "gamma", words, NO_GAMMAS, GAMMA_ENDS)
 
 
 def wide(sweeps: Mapping[str, Values]) -> dict[str, Values]:
@@ -169,7 +223,13 @@ def wide(sweeps: Mapping[str, Values]) -> dict[str, Values]:
     return {name: lines for name, lines in sweeps.items() if len(lines) >= FEWEST}
 
 
-def steady(sweeps: Mapping[str, Values], what: str, words: str, missing: str) -> Claim:
+def steady(
+    sweeps: Mapping[str, Values],
+    what: str,
+    words: str,
+    missing: str,
+    ends: tuple[float, float],
+) -> Claim:
     """Whether the highest ECE of every sweep is at most STEADY above its lowest."""
     if not sweeps:
         return Claim(words, "not judged", missing)
@@ -185,4 +245,5 @@ def steady(sweeps: Mapping[str, Values], what: str, words: str, missing: str) ->
             f"{sweep}, {len(lines)} values: lowest {points(eces[low])} % at {what} {low:g}, "
             f"highest {points(eces[high])} % at {what} {high:g} ({shown(found)})."
         )
-    return Claim(words, worst(verdicts), " ".join(parts))
+    short = partial(sweeps, ends)
+    return Claim(words, unrefuted(worst(verdicts), short), " ".join(parts) + short)

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
-from maccal.metrics.arguments import check_count, check_number, check_share
+from maccal.limits import check_count, check_number, check_share
 
 BOTTLENECK = 512  # width of the hidden layer, where there is one; the paper gives none
 FEWEST = 0.01  # the smallest share of the weights that a head keeps: none would be no head
@@ -39,7 +39,7 @@ WHOLE = ("epochs", "batch_size", "hidden")
 
 @dataclass(frozen=True)
 class Stage2:
-    """Every choice of stage II; the comments say what the paper does where ours differs."""
+    """Every choice of MaC-Cal's stage II; comments say what the paper does where ours differs."""
 
     # the classifier as trained, or random weights, as in the paper; auto: as trained, where it is
     # known and the new head is linear too

@@ -50,7 +50,7 @@ def scaled_classifier(choices: Temperature, task: Task) -> nn.Module:
 def logits_of(head: nn.Linear, rows: Table) -> Tensor:
     """What the classifier says of all rows, in order; worked out where the features are."""
     z = torch.cat([rows.raw(start) for start in range(0, rows.count, CHUNK)])
-    logits: Tensor = copy.deepcopy(head).to(z.device)(z.float())
+    logits: Tensor = copy.deepcopy(head).to(z.device)(z.to(head.weight.dtype))
     return logits.cpu()
 
 

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from maccal.bench.executors import Local, Ray, work
 from maccal.bench.grids import GRIDS, Job, Rows, State, collect, jobs, plan, remaining
+from maccal.bench.origins import origins
 from maccal.bench.scales import SCALES
 from maccal.cli.flags import refuse
 from maccal.cli.output import answer, note, tell
@@ -164,4 +165,7 @@ def show(
         values = dict(zip(("runs", *STATES), counts, strict=True))
         grids_found.append({"grid": name, **values, "seconds_left": found.seconds})
     tell(table)
+    stand = origins(recorded.values())
+    if stand.elsewhere:
+        note(f"{stand.words} They count as missing.")
     answer({"scale": scale, "grids": grids_found})

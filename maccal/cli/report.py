@@ -6,7 +6,6 @@ which takes two to import, is not needed (benchmarks/report.py)."""
 
 import gc
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -15,12 +14,14 @@ import tyro
 
 from maccal.bench.claims import claims
 from maccal.bench.lines import Book
+from maccal.bench.origins import origins
 from maccal.cli.output import answer, note, tell
 from maccal.evaluation.row import Row, distinct, read_row, read_rows
 from maccal.evaluation.row import upgrade as upgraded
 from maccal.io import FileError, readable, write_all
 from maccal.report.figures import FIGURES, draw_all, rendered
 from maccal.report.leaderboard import leaderboard_page
+from maccal.runs.origin import collected
 
 
 def report(
@@ -73,6 +74,8 @@ def make_report(
             lines += ["", name]
         judged += claims(book)
         lines += [f"{claim.verdict:15} {claim.words}" for claim in claims(book)]
+        if origins(book).elsewhere:
+            lines.append(origins(book).words)
         if figures:
             drawn, words = figure_files(book, figures / name if len(books) > 1 else figures)
             files |= drawn
@@ -133,8 +136,7 @@ def rows_of_runs(folder: Path) -> Iterator[tuple[str, Row]]:
         row = read_row(file)
         if row.ran is None:
             raise FileError(file, "no 'ran'; it is not the row of a run")
-        # its checksums are of files beside it, and stay with them
-        yield str(file), replace(row, files=None)
+        yield str(file), collected(file.parent, row)
 
 
 def figure_files(book: Book, folder: Path) -> tuple[dict[Path, bytes], list[str]]:

@@ -12,6 +12,7 @@ Cost: one pass over the test rows, and a summary with intervals.
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +202,8 @@ def calibrated_by(content: dict[str, Any]) -> str:
     if feedback is None:
         return "No layer says what it was calibrated by: this model is as it was trained."
     names = ", ".join(f"`{name}`" for name in content["classifier"])
-    return f"The classifier {names} was calibrated: {feedback['words']}."
+    # the words may come from a file; a page must not take them for its own
+    return f"The classifier {names} was calibrated: {escape(feedback['words'], quote=False)}."
 
 
 def fingerprint(content: dict[str, Any]) -> str:

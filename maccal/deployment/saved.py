@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from maccal.calibration.feedback import with_feedback
 from maccal.calibration.heads import layers_of, plain, with_history
 from maccal.deployment.facts import calibrated_parts, facts_of, weights_sha256
+from maccal.deployment.notes import check_notes, checked_names, kind_of
 from maccal.features.classifiers import replace_head
-from maccal.features.layers import is_linear, is_pointwise
 from maccal.features.running import unwrap
 from maccal.io import FileError, read_tensors, write_tensors
 
@@ -42,22 +42,15 @@ def save_calibrated(model: nn.Module, folder: Path | str) -> Path:
             "no layer of the model says what it was calibrated by; pass what calibrate returned"
         )
     name, head = next(iter(parts.items()))
-    kind = kind_of(head, name)
+    kind = kind_of(head)
+    if kind is None:
+        raise ValueError(f"the head {name!r} is a {type(head).__name__}: {ELSEWHERE}")
     facts = facts_of(inside)
     notes = {key: facts[key] for key in KEPT}
     history = getattr(head, "history", [])
     weights = unshared(inside.state_dict())
     write_tensors(Path(folder) / FILE, CALIBRATED, weights, head=kind, history=history, **notes)
     return Path(folder)
-
-
-def kind_of(head: nn.Module, name: str) -> str:
-    """Whether the head is in the trained one's place, or stands there as layers of its own."""
-    if is_linear(head) or is_pointwise(head):
-        return "in place"
-    if isinstance(head, nn.Sequential) and all(type(one) in (nn.Linear, nn.ReLU) for one in head):
-        return "layers"
-    raise ValueError(f"the head {name!r} is a {type(head).__name__}: {ELSEWHERE}")
 
 
 def unshared(state: dict[str, Any]) -> dict[str, Tensor]:
@@ -85,10 +78,11 @@ def load_calibrated(model: Model, folder: Path | str) -> Model:
     inside, _ = unwrap(model)
     weights, notes = read_tensors(path, CALIBRATED)
     check_type(inside, notes, path)
+    check_notes(notes, path)
     names = checked_names(inside, notes, path)
     name = names[0]
     head = None
-    if notes.get("head") == "layers":
+    if notes["head"] == "layers":
         head = rebuilt(weights, name, path)
     check_weights(inside, weights, name if head is not None else None, path)
     if weights_sha256(weights) != notes.get("weights_sha256"):
@@ -99,23 +93,6 @@ def load_calibrated(model: Model, folder: Path | str) -> Model:
     for name in names:
         with_feedback(with_history(inside.get_submodule(name), notes["history"]), notes["feedback"])
     return model.eval()
-
-
-def checked_names(model: nn.Module, notes: dict[str, Any], path: Path) -> list[str]:
-    """The names of the calibrated layers; FileError where the notes are not what we write."""
-    for key, kind in (("classifier", list), ("history", list), ("feedback", dict)):
-        if not isinstance(notes.get(key), kind):
-            raise FileError(path, f"its note {key!r} is no {kind.__name__}; save the model again")
-    names = [str(name) for name in notes["classifier"]]
-    layers = dict(model.named_modules())
-    for name in names:
-        if name not in layers:
-            raise FileError(
-                path, f"weights of another architecture: no layer {name!r} in the model"
-            )
-    if not names:
-        raise FileError(path, "it does not say which layer was calibrated; save the model again")
-    return names
 
 
 def check_type(model: nn.Module, notes: dict[str, Any], path: Path) -> None:

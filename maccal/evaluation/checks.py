@@ -145,6 +145,7 @@ OPTIONAL = {
     "shift.overall.ece": FRACTION,
     "motivation": RECORD,
     "files": RECORD,
+    "stage1": WORDS,
     "notes": RECORD,
 }
 OPTIONAL |= {f"numbers.{measure}{end}": FRACTION for measure, end in product(MEASURES, ENDS)}

@@ -53,7 +53,7 @@ def compare_calibrators(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Choice:
-    """Cross-fit these calibrators of FAMILY, and MaC-Cal on features z, and say which to use.
+    """Cross-fit post-hoc calibrators by name, and MaC-Cal on features z, and say which to use.
 
     Without names all that take about `seconds` or less for their fits. Numbers are of the first of
     `repeats` ways to split the rows into folds; the others only say what they would advise. Labels

@@ -165,6 +165,9 @@ class Row:
     shift: Mapping[str, Any] | None = None
     motivation: Mapping[str, Any] | None = None
     files: Mapping[str, str] | None = None  # checksums of a run's other files
+    # in collected rows the checksum of the network of stage I: a run's own, or the one that its
+    # stage II stands on (runs/origin.py); rows of before say nothing
+    stage1: str | None = None
     notes: Mapping[str, Any] | None = None  # what the program that made it adds
     error: str | None = None
 

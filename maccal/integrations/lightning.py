@@ -12,7 +12,7 @@ once more on each validation batch. Of several validation loaders the first is m
 one to calibrate by is to be said. Needs lightning: pip install 'maccal[lightning]'
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from maccal.calibration import calibrate
 from maccal.caution import warn
 from maccal.distributed import my_rank
-from maccal.features.batches import as_batch
+from maccal.features.batches import as_batch, check_loader
 from maccal.features.running import Runner, logits_of
 from maccal.metrics import Stream
 
@@ -102,8 +102,9 @@ class CalibrationCallback(Callback):
         train = self.train_loader(trainer)
         val = self.feedback_loader(trainer)
         try:
-            calibrate(pl_module, train, val=val, inplace=True, **self.choices)
-        except ValueError as error:  # the training was long: its model is kept
+            given = in_its_precision(train, trainer), in_its_precision(val, trainer)
+            calibrate(pl_module, given[0], val=given[1], inplace=True, **self.choices)
+        except (ValueError, RuntimeError) as error:  # the training was long: its model is kept
             warn(f"the model is as trained, not calibrated: {error}")
 
     def train_loader(self, trainer: Trainer) -> Any:
@@ -125,3 +126,23 @@ class CalibrationCallback(Callback):
         if isinstance(found, list | tuple | Mapping):
             raise ValueError("the trainer has several validation loaders; pass one as val=")
         return found
+
+
+class Converted:
+    """A loader whose batches have the type of numbers that the trainer gives its module."""
+
+    def __init__(self, loader: Iterable[Any], trainer: Trainer) -> None:
+        self.loader = loader
+        self.trainer = trainer
+        self.sampler = getattr(loader, "sampler", None)  # which may have shared out the rows
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.trainer.precision_plugin.convert_input, iter(self.loader))
+
+
+def in_its_precision(loader: Any, trainer: Trainer) -> Any:
+    """The loader; with precision="bf16-true" and the like its inputs have that type."""
+    if loader is None or not str(trainer.precision).endswith("-true"):
+        return loader
+    check_loader(loader, "the loader")
+    return Converted(loader, trainer)

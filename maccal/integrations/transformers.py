@@ -120,5 +120,5 @@ class CalibrationCallback(TrainerCallback):
         assert train is not None
         try:
             calibrate(model, train, val=val, inplace=True, **self.choices)
-        except ValueError as error:  # the training was long: its model is kept
+        except (ValueError, RuntimeError) as error:  # the training was long: its model is kept
             warn(f"the model is as trained, not calibrated: {error}")

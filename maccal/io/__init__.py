@@ -6,6 +6,7 @@
     write_sealed, read_sealed      any bytes behind a header line with format, size and checksum
     write_lines, read_lines        the same for JSON lines: history.jsonl
     write_tensors, read_tensors    safetensors, format and checksum in the metadata: networks, heads
+    read_notes                     what such a file says of itself, without its tensors
     open_regular, read_bytes       regular files only, as a fifo would hang
     check_folder, make_folder      a folder to write into, unless a file is in its place
     locked                         one process at a time works on a folder
@@ -34,6 +35,7 @@ from maccal.io.formats import (
     parse_json,
     read_json,
     read_lines,
+    read_notes,
     read_sealed,
     read_tensors,
     sealed,
@@ -60,6 +62,7 @@ __all__ = [
     "read_bytes",
     "read_json",
     "read_lines",
+    "read_notes",
     "read_sealed",
     "read_tensors",
     "readable",

@@ -189,6 +189,22 @@ def read_tensors(path: Path | str, kind: str) -> tuple[dict[str, "Tensor"], dict
     return tensors, notes
 
 
+def read_notes(path: Path | str, kind: str) -> dict[str, Any]:
+    """The notes that write_tensors wrote, without the tensors and so without their checksum.
+
+    FileError where there are none.
+    """
+    with open_regular(path) as file:
+        size = min(int.from_bytes(file.read(8), "little"), LARGEST_JSON)
+        header = parse_json(file.read(size), path, "header: ")
+    metadata = header.get("__metadata__")
+    if not isinstance(metadata, dict):
+        raise FileError(path, f"not a safetensors file with notes; {DAMAGED}")
+    notes = parse_json(str(metadata.get("maccal", "{}")), path, "metadata: ")
+    check_format(notes.pop("format", None), kind, path)
+    return notes
+
+
 def tensors_checksum(kind: str, tensors: Mapping[str, "Tensor"], notes: Mapping[str, Any]) -> str:
     """The checksum of the notes, and of the tensors' names, types, shapes and bytes."""
     import torch

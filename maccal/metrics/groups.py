@@ -119,7 +119,7 @@ def by_class(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Listing:
-    """The same for the rows of every predicted class; classes that are never predicted are absent.
+    """Accuracy, confidence and ECE of every predicted class, as by_group; others are absent.
 
     With one_vs_rest=True every class's own probability is measured on all rows, against whether
     the label is that class: `share` is how often it is, `probability` what the model says. Rows of

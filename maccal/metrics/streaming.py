@@ -47,7 +47,7 @@ from maccal.metrics.summaries import Summary, add_resampled
 
 @dataclass(frozen=True)
 class Stream:
-    """What is kept of the rows seen so far; streams add up like Bins.
+    """What a summary needs of any number of rows, batch by batch; streams add up like Bins.
 
     >>> stream = Stream.empty()
     >>> for probs, labels in [([[0.9, 0.1]], [0]), ([[0.8, 0.2], [0.3, 0.7]], [1, 1])]:

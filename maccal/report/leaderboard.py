@@ -25,6 +25,7 @@ from maccal.bench import paper
 from maccal.bench.claims import claims
 from maccal.bench.judging import Claim
 from maccal.bench.lines import Book, Rows, Setting
+from maccal.bench.origins import origins
 from maccal.bench.standing import Standing, standing
 from maccal.bench.titles import points
 from maccal.bench.titles import title as title_of
@@ -63,6 +64,7 @@ class Part:
     words: Sequence[str]
     standing: Standing
     differs: Sequence[str]
+    origins: str
     claims: Sequence[Claim]
     sets: Sequence[str]
     networks: Sequence[str]
@@ -111,6 +113,7 @@ def part_of(name: str, prefix: str, book: Book, figures: Mapping[str, str] | Non
         words=[where(setting) for setting in book.settings],
         standing=standing(book),
         differs=differs(book),
+        origins=origins(book).words,
         claims=claims(book),
         sets=sorted({setting.title for setting in book.settings}),
         networks=sorted({setting.model for setting in book.settings}),

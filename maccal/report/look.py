@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -98,6 +100,30 @@ def lay_out(figure: Figure) -> None:
             engine.execute(figure)
 
 
+def percent(axis: Axis) -> FuncFormatter:
+    """Whole numbers in per cent; where the marks are closer than that, as many decimals as needed.
+
+    >>> axes = Figure().subplots()
+    >>> axes.set_ylim(0, 1), axes.yaxis.set_major_formatter(percent(axes.yaxis))
+    ((0.0, 1.0), None)
+    >>> [label.get_text() for label in axes.get_yticklabels()][:2]
+    ['0 %', '20 %']
+    >>> axes.set_ylim(0.712, 0.72)
+    (0.712, 0.72)
+    >>> [label.get_text() for label in axes.get_yticklabels()][:2]
+    ['71.2 %', '71.3 %']
+    """
+
+    def text(value: float, _: object) -> str:
+        marks = 100 * np.asarray(axis.get_majorticklocs())
+        decimals = 0
+        while decimals < 3 and not np.allclose(marks, marks.round(decimals), rtol=0, atol=1e-9):
+            decimals += 1
+        return f"{100 * value:.{decimals}f} %"
+
+    return FuncFormatter(text)
+
+
 def style(axes: Axes, theme: Theme) -> None:
     """Two thin axes, percent on both, nothing else."""
     axes.set_facecolor("none")
@@ -106,7 +132,6 @@ def style(axes: Axes, theme: Theme) -> None:
     for side in ("left", "bottom"):
         axes.spines[side].set(color=theme.quiet, linewidth=0.8)
     axes.tick_params(colors=theme.quiet, labelsize=8, length=3, width=0.8)
-    percent = FuncFormatter(lambda value, _: f"{100 * value:.0f} %")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(percent)
+        axis.set_major_formatter(percent(axis))
         axis.set_major_locator(MultipleLocator(0.2))

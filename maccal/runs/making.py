@@ -16,6 +16,7 @@ from maccal.runs.config import Config
 from maccal.runs.ending import finish, predict_again
 from maccal.runs.folder import fresh
 from maccal.runs.history import logger
+from maccal.runs.origin import check_origin
 from maccal.runs.second import calibrate_run
 from maccal.runs.state import opened
 from maccal.training import fit, predict
@@ -39,9 +40,12 @@ def make_run(
     runs = Path(runs)
     device = torch.device(device)
     config = config.settled(device)
-    if is_finished(runs / config.name, config):
-        return runs / config.name
+    target = runs / config.name
     first = replace(config, method=config.plan.first, stage2=None, feedback=None)
+    if is_finished(target, config):
+        if config.stage2 is not None and (runs / first.name / "row.json").exists():
+            check_origin(target, runs / first.name)
+        return target
     folder = train_run(
         first,
         runs=runs,

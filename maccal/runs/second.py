@@ -15,12 +15,13 @@ from maccal.data import DataSet, Split, load
 from maccal.data.pixels import PIXELS, Pixels
 from maccal.distributed import everywhere, held, my_rank
 from maccal.features import extract
-from maccal.io import FileError, checksum, read_bytes, read_json, read_tensors, write_json
+from maccal.io import FileError, checksum, read_bytes, read_json, write_json
 from maccal.methods.balcal import Dual
 from maccal.runs.config import Config
 from maccal.runs.ending import finish, predict_again
-from maccal.runs.folder import MODEL, load_run, read_config
+from maccal.runs.folder import load_run, read_config
 from maccal.runs.history import write_history
+from maccal.runs.origin import check_origin
 from maccal.runs.state import opened
 from maccal.training import History, predict
 
@@ -85,7 +86,7 @@ def calibrate_run(
     with held(target):
         state = opened(target, config)
         if state != "make":
-            check_source(target, folder, source)
+            check_origin(target, folder)
         if state == "predict":
             predict_again(target, config, data, device)
         if state == "make":
@@ -95,14 +96,6 @@ def calibrate_run(
             logits = predict(network, data.test.images, PIXELS[before.data])
             finish(target, config, network, logits, data, source=source)
     return target
-
-
-def check_source(target: Path, folder: Path, source: str) -> None:
-    """FileError unless the calibrated run was made from the network that the folder holds now."""
-    notes = read_tensors(target / "model.safetensors", MODEL)[1]
-    if notes.get("source") != source:
-        problem = f"was made from another network than {folder} holds now"
-        raise FileError(target, f"{problem}; delete it, and the same command makes it anew")
 
 
 def calibrator_of(config: Config) -> Calibrator:

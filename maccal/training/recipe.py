@@ -27,7 +27,7 @@ LEAST = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """Epochs, steps and images of stage I."""
+    """How a network is trained in stage I: epochs, steps and images."""
 
     epochs: int = 350  # passes over the training images
     batch_size: int = 128  # images per step

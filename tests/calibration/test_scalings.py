@@ -115,3 +115,18 @@ def test_no_temperature_betters_it(name):
     assert found.history[0]["scale"] > 1.05
     assert TemperatureScaling().fit(logits, y).temperature_ == pytest.approx(1, abs=1e-4)
     assert float((logits.argmax(1) == y).double().mean()) > 0.65
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("name", ["temperature", "vector", "matrix"])
+def test_a_network_in_any_precision(name, dtype):
+    """float64 says what float32 says, and the network keeps its type."""
+    z, y = rows(300, 0)
+    model = nn.Sequential(nn.Identity(), mixed_up())
+    plain = calibrate(model, [(z, y)], val=[rows(300, 1)], calibrator=name)(z)
+    held_out = rows(300, 1)
+    val = [(held_out[0].to(dtype), held_out[1])]
+    other = calibrate(model.to(dtype), [(z.to(dtype), y)], val=val, calibrator=name)(z.to(dtype))
+    assert other.dtype == dtype
+    tolerance = 1e-4 if dtype == torch.float64 else 0.2
+    torch.testing.assert_close(other.float(), plain, rtol=0, atol=tolerance)

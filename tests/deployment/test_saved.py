@@ -139,12 +139,24 @@ def test_a_damaged_file_is_refused(tmp_path):
         mc.load_calibrated(net(), tmp_path)
 
 
+FEEDBACK = mc.calibration.feedback.Feedback("accuracy", accuracy=0.8).card()
 NOTES = {
     "weights_sha256": ("0" * 64, "not those that were saved"),
     "feedback": ("a text", "its note 'feedback' is no dict"),
     "history": (None, "its note 'history' is no list"),
     "classifier": (["9"], "no layer '9' in the model"),
-}
+    "classifier ": ([""], "'' is a Sequential, no classifier, in the model"),
+    "classifier  ": ([], "does not say which layer was calibrated"),
+    "head": ("rocket", "its note 'head' is 'rocket'"),
+    "history ": ([{"epoch": 1}, None], "'history' holds what is no dict"),
+    "feedback ": ({}, "'feedback' is not what calibrate says"),
+    "feedback  ": ({**FEEDBACK, "rows": "many"}, "'feedback' is not what calibrate says"),
+    "feedback   ": ({**FEEDBACK, "words": "trust me"}, "'feedback' is not what calibrate says"),
+    "feedback    ": (
+        {**FEEDBACK, "words": FEEDBACK["words"] + "\n---"},
+        "'feedback' is not what calibrate says",
+    ),
+}  # the spaces behind a key tell the cases apart
 
 
 @pytest.mark.parametrize("key", NOTES)
@@ -154,7 +166,7 @@ def test_notes_that_were_changed_are_refused_before_a_weight_is_written(key, tmp
     mc.save_calibrated(calibrated(), tmp_path)
     path = tmp_path / "model.safetensors"
     weights, notes = read_tensors(path, CALIBRATED)
-    write_tensors(path, CALIBRATED, weights, **{**notes, key: value})
+    write_tensors(path, CALIBRATED, weights, **{**notes, key.strip(): value})
     model = net()
     before = copy.deepcopy(model.state_dict())
     with pytest.raises(FileError, match=problem):

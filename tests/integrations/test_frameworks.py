@@ -179,7 +179,7 @@ def lightning_module(gives_logits=True):
     return Scaled()
 
 
-def lightning_trainer(callback, folder):
+def lightning_trainer(callback, folder, **more):
     from lightning.pytorch import Trainer
 
     return Trainer(
@@ -191,6 +191,7 @@ def lightning_trainer(callback, folder):
         enable_progress_bar=False,
         enable_model_summary=False,
         default_root_dir=folder,
+        **more,
     )
 
 
@@ -219,6 +220,23 @@ def test_lightning_measures_and_calibrates(gives_logits, tmp_path):
     with torch.no_grad():
         after = mc.summary(logits=network(x), labels=y)["ece"]
     assert after < 0.5 * mc.summary(logits=x, labels=y)["ece"]
+
+
+@pytest.mark.filterwarnings(*QUIET)
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("bf16-true", torch.bfloat16), ("64-true", torch.float64)]
+)
+def test_lightning_in_another_precision(precision, dtype, tmp_path):
+    """The loaders give float32; the trainer hands its module what that computes in."""
+    ours = module("lightning")
+    train, val, _ = loaders()
+    network = lightning_module()
+    callback = ours.CalibrationCallback(calibrator="temperature")
+    lightning_trainer(callback, tmp_path, precision=precision).fit(network, train, val)
+    logits, labels = val.dataset.tensors
+    exact = mc.TemperatureScaling().fit(logits, labels).temperature_
+    assert network.head.history[0]["temperature"] == pytest.approx(exact, rel=0.01)
+    assert network.head.weight.dtype == dtype
 
 
 @pytest.mark.filterwarnings(*QUIET)
@@ -332,6 +350,26 @@ def test_evaluate_says_what_is_wrong(tmp_path):
     metric = module("hf_evaluate").Calibration(cache_dir=str(tmp_path))
     with pytest.raises(ValueError, match="'logits' or 'probs'"):
         metric.compute(predictions=[[0.5, 0.5]], references=[0], kind="scores")
+    for predictions, references, problem in (
+        ([[0.5, 0.5]], [0.5], "label of row 0 is 0.5"),
+        ([[0.5, 0.5]], ["cat"], r"labels are names, such as 'cat'; pass classes"),
+        ([[0.5, 0.5], [0.2, 0.3, 0.5]], [0, 1], "rows of different lengths"),
+        ([], [], "predictions is empty"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            metric.compute(predictions=predictions, references=references, kind="probs")
+
+
+def test_evaluate_takes_names(tmp_path):
+    metric = module("hf_evaluate").Calibration(cache_dir=str(tmp_path))
+    logits, labels = rows()
+    given = logits.double().numpy()
+    names = ["cat", "dog", "eel", "fox"]
+    words = [names[label] for label in labels]
+    found = metric.compute(predictions=given, references=words, kind="logits", classes=names)
+    assert found == dict(mc.summary(logits=given, labels=labels))
+    again = metric.compute(predictions=given, references=labels, kind="logits", classes=names)
+    assert again == found
 
 
 # MLflow
@@ -349,16 +387,26 @@ def test_mlflow_keeps_numbers_verdict_row_and_page(tmp_path, monkeypatch):
         said = mc.Predictions(logits.numpy(), "logits", labels.numpy(), name="sharp")
         with mlflow.start_run() as run:
             measured = ours.log_report(said, prefix="test_", resamples=100)
+            for step in (1, 2):
+                ours.log_report(said, prefix="late/", resamples=10, step=step)
         stored = mlflow.get_run(run.info.run_id)
     finally:
         mlflow.set_tracking_uri(before)
     assert stored.data.metrics["test_ece"] == measured.numbers["ece"]
     assert stored.data.metrics["test_ece_null_high"] == measured.numbers["ece_null_high"]
     assert stored.data.tags["test_maccal_verdict"] == measured.numbers["verdict"]
-    (page,) = tmp_path.rglob("sharp.report.html")
+    pages = {page.name for page in tmp_path.rglob("*.report.html")}
+    later = {f"late-sharp-step{step}.report.html" for step in (1, 2)}
+    assert pages == {"test_sharp.report.html"} | later
+    (page,) = tmp_path.rglob("test_sharp.report.html")
     assert measured.numbers["verdict"][:40] in page.read_text()
-    (row,) = tmp_path.rglob("sharp.row.json")
+    (row,) = tmp_path.rglob("test_sharp.row.json")
     assert mc.evaluation.read_row(str(row)) == measured.row
+
+
+def test_mlflow_needs_predictions():
+    with pytest.raises(TypeError, match=r"predictions is a ndarray; pass mc\.Pred"):
+        module("mlflow").log_report(np.eye(3))
 
 
 def test_a_trained_model_is_kept_where_it_cannot_be_calibrated():
@@ -366,8 +414,12 @@ def test_a_trained_model_is_kept_where_it_cannot_be_calibrated():
     model = torch.nn.Sequential(torch.nn.Linear(4, 3))
     before = {name: value.clone() for name, value in model.state_dict().items()}
     loader = [(torch.randn(8, 4), torch.arange(8) % 3)]
-    hook = module("transformers").CalibrationCallback(train=loader, val=loader, head="nowhere")
+    ours = module("transformers")
+    hook = ours.CalibrationCallback(train=loader, val=loader, head="nowhere")
     with pytest.warns(UserWarning, match="as trained, not calibrated: .*nowhere"):
         hook.on_train_end(None, None, None, model=model)
+    wider = [(torch.randn(8, 5), torch.arange(8) % 3)]
+    with pytest.warns(UserWarning, match="as trained, not calibrated: .*shapes"):
+        ours.CalibrationCallback(train=wider, val=wider).on_train_end(None, None, None, model=model)
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name])

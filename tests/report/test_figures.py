@@ -523,6 +523,20 @@ def test_sparsity(tmp_path):
     assert {"epoch of stage II", "weights dropped", "CIFAR-10", "CIFAR-100"} <= set(words)
 
 
+def test_sparsity_by_every_rule(tmp_path):
+    """Solved for in a few epochs; by Eq. 12 in many: each has its style, and is named once."""
+    solved = row("maccal", keep=[0.5] * 5)
+    fresh = row("maccal", described="maccal,start=fresh", stage2={"start": "fresh"}, keep=[0.4] * 9)
+    paths = figures.prepare_sparsity([solved, fresh])
+    assert [path.variant for path in paths] == ["maccal", "maccal,start=fresh"]
+    figure = figures.plot_sparsity(paths)
+    assert [line.get_linestyle() for line in figure.axes[0].lines] == ["-", "--"]
+    words = fine(figure, tmp_path)
+    assert {"MaC-Cal by itself", "a fresh head, by Eq. 12"} <= set(words)
+    assert "as printed" not in words
+    assert words.count("resnet8") == 1
+
+
 def cost_rows():
     rows = [row("vanilla", s, ece=0.1, trained={"seconds": 100.0 * s}) for s in (1, 2)]
     rows += [

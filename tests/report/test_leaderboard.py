@@ -368,8 +368,8 @@ def gamma_rows(eces):
 
 def test_sensitivity_to_gamma():
     steady, wild = (
-        gamma_rows({0.8: 0.030, 0.9: 0.031, 0.97: 0.033}),
-        gamma_rows({0.8: 0.03, 0.9: 0.10, 0.97: 0.25}),
+        gamma_rows({0.5: 0.030, 0.9: 0.031, 0.99: 0.033}),
+        gamma_rows({0.5: 0.03, 0.9: 0.10, 0.99: 0.25}),
     )
     assert [claim(rows, "MaC-Cal is hardly").verdict for rows in (steady, wild)] == [
         "holds",

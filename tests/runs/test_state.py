@@ -25,7 +25,16 @@ from maccal.bench.grids import Job, collect
 from maccal.calibration.stage2 import Stage2
 from maccal.cli.bench import save
 from maccal.evaluation.row import Row, read_row, read_rows, write_row
-from maccal.io import FileError, locked, read_json, read_tensors, write_json, write_tensors
+from maccal.io import (
+    FileError,
+    checksum,
+    locked,
+    read_bytes,
+    read_json,
+    read_tensors,
+    write_json,
+    write_tensors,
+)
 from maccal.runs import (
     Config,
     calibrate_run,
@@ -39,6 +48,7 @@ from maccal.runs import (
 from maccal.runs import folder as runs
 from maccal.runs.beyond import extend_row
 from maccal.runs.history import write_history
+from maccal.runs.origin import collected
 from maccal.training.recipe import Recipe
 
 TINY = Recipe(epochs=2, batch_size=32, padding=1, flip=False, precision="fp32")
@@ -525,8 +535,14 @@ def test_stage_two_of_another_network_is_never_taken_for_this_ones(run):
         match=r"maccal,epochs=1-s1: was made from another network than .* holds now; delete it",
     ):
         calibrate_run(run, stage2=Stage2(epochs=1))
+    # nor is it by the grid, whose runs are finished before anything is loaded
+    with pytest.raises(FileError, match="was made from another network than"):
+        make_run(read_config(new), runs=run.parent)
     shutil.rmtree(new)
     assert calibrate_run(run, stage2=Stage2(epochs=1)) == new
+    assert make_run(read_config(new), runs=run.parent) == new
+    first, second = (collected(folder, run_of(folder)[1]) for folder in (run, new))
+    assert first.stage1 == second.stage1 == checksum(read_bytes(run / "model.safetensors"))
 
 
 def test_damage_of_stage_two(run, monkeypatch):

@@ -126,7 +126,13 @@ def beta_map(features: np.ndarray, hit: np.ndarray) -> np.ndarray:
             start = best_face(features[:, rows], hit[rows], start, weight, ROUGH)
         except NoOptimum:  # the sample is told apart; all rows may not be
             start = np.zeros(3)
-    return best_face(features, hit, start, np.ones(1), FLAT)
+    try:
+        return best_face(features, hit, start, np.ones(1), FLAT)
+    except NoOptimum:
+        if not start.any():
+            raise
+        # where the start is all but 0 and 1, no slope tells the way
+        return best_face(features, hit, np.zeros(3), np.ones(1), FLAT)
 
 
 def best_face(

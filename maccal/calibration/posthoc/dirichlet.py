@@ -10,7 +10,8 @@ tied, so that every held number costs the same s: off_diagonal = K (K - 1) s and
 with the s of SHARES that has the least log-loss in FOLDS folds. Fits go from the hardest hold to
 weaker ones, each from where the last one ended, until the log-loss rises: the weakest are the
 slowest to fit, and with more numbers than rows they may have no optimum that can be reached.
-StructuredMatrixScaling needs no such choice.
+StructuredMatrixScaling needs no such choice. The first fit starts at the best temperature, which
+saves a third of the looks at the rows.
 Cost on one core: 50,000 x 10, 0.1 s with given strengths and 1 s with chosen ones; 5,000 x 100,
 chosen, 5 s.
 """
@@ -41,6 +42,7 @@ from maccal.calibration.posthoc.logistic import (
     optimum,
     problem_of,
 )
+from maccal.calibration.posthoc.one_number import exact_temperature
 from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array, Labels, Same
 
@@ -63,7 +65,7 @@ def fit_odir(
     logs: Tensor,
     labels: Tensor,
     held: Tensor,
-    start: Tensor | None = None,
+    start: Tensor,
     enough: float = STEEPEST,
 ) -> Tensor:
     """The theta for these costs whose largest slope is `enough`."""
@@ -71,12 +73,21 @@ def fit_odir(
     return optimum(problem, start, enough)
 
 
+def at_temperature(logs: Tensor, labels: Tensor) -> Tensor:
+    """Where a search starts: the identity at its best temperature, if there is one."""
+    start = identity("matrix", logs.shape[1])
+    try:
+        return start / exact_temperature(logs, labels)
+    except ValueError:
+        return start
+
+
 def log_loss(theta: Tensor, logs: Tensor, labels: Tensor) -> float:
     out = logs @ theta[:, :-1].T + theta[:, -1]
     return float(torch.nn.functional.cross_entropy(out, labels, reduction="sum"))
 
 
-def chosen_share(logs: Tensor, labels: Tensor) -> float:
+def chosen_share(logs: Tensor, labels: Tensor, start: Tensor) -> float:
     """The cost of each held number that has the least log-loss on rows that were left out.
 
     Fold by fold, the rows of each class are dealt out in turn, so that it is the same every time.
@@ -85,7 +96,7 @@ def chosen_share(logs: Tensor, labels: Tensor) -> float:
     order = torch.argsort(labels, stable=True)
     fold = torch.empty_like(labels)
     fold[order] = torch.arange(len(labels)) % FOLDS
-    maps: list[Tensor | None] = [None] * FOLDS
+    maps = [start] * FOLDS
     best, least = SHARES[0], math.inf
     for share in SHARES:
         held = odir(classes, classes * (classes - 1) * share, classes * share)
@@ -99,9 +110,7 @@ def chosen_share(logs: Tensor, labels: Tensor) -> float:
     return best
 
 
-def left_out(
-    logs: Tensor, labels: Tensor, fold: Tensor, held: Tensor, maps: list[Tensor | None]
-) -> float:
+def left_out(logs: Tensor, labels: Tensor, fold: Tensor, held: Tensor, maps: list[Tensor]) -> float:
     """The log-loss of every row by the fit without its fold, which starts from and goes to maps."""
     total = 0.0
     for number, start in enumerate(maps):
@@ -158,9 +167,10 @@ class DirichletCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         logs = log_shares(numbers, self.inputs)
         refuse_right(logs, codes, torch.ones(classes, dtype=torch.float64))
         try:
-            self.off_diagonal_, self.intercept_ = self._strengths(logs, codes)
+            start = at_temperature(logs, codes)
+            self.off_diagonal_, self.intercept_ = self._strengths(logs, codes, start)
             held = odir(classes, self.off_diagonal_, self.intercept_)
-            found = fit_odir(logs, codes, held)
+            found = fit_odir(logs, codes, held, start)
         except NoOptimum as error:
             raise ValueError(f"there is no best map: {error}; {WEAK}") from None
         refuse_right(logs, codes, found.diagonal())
@@ -168,7 +178,7 @@ class DirichletCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.weight_, self.bias_ = theta[:, :-1].copy(), theta[:, -1].copy()
         return fitted(self, numbers, logits)
 
-    def _strengths(self, logs: Tensor, labels: Tensor) -> tuple[float, float]:
+    def _strengths(self, logs: Tensor, labels: Tensor, start: Tensor) -> tuple[float, float]:
         """Lambda and mu, given or chosen."""
         for name, value in (("off_diagonal", self.off_diagonal), ("intercept", self.intercept)):
             if value is not None and not 0 <= value < np.inf:
@@ -176,7 +186,7 @@ class DirichletCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         classes = logs.shape[1]
         off_diagonal = self.off_diagonal
         if off_diagonal is None:
-            off_diagonal = classes * (classes - 1) * chosen_share(logs, labels)
+            off_diagonal = classes * (classes - 1) * chosen_share(logs, labels, start)
         same = off_diagonal / (classes - 1)
         return off_diagonal, same if self.intercept is None else self.intercept
 

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from torch import Tensor
 
 from maccal.calibration.posthoc.inputs import (
+    LEAST,
     Inputs,
     back,
     fit_inputs,
@@ -22,7 +23,7 @@ from maccal.calibration.posthoc.inputs import (
     scores,
 )
 from maccal.calibration.posthoc.logistic import NoOptimum, identity, optimum, problem_of
-from maccal.calibration.posthoc.one_number import exact_temperature
+from maccal.calibration.posthoc.one_number import NO_BEST, exact_temperature
 from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array, Labels, Same
 
@@ -54,18 +55,16 @@ class VectorScaling(TransformerMixin, ClassifierMixin, BaseEstimator):  # type: 
     def fit(self, logits: Array, labels: Labels) -> "VectorScaling":
         """Find factors and biases; ValueError where there are no best ones."""
         numbers, codes = fit_inputs(logits, labels, self.inputs, self.classes)
-        classes = numbers.shape[1]
-        refuse_absent(codes, classes, REMEDY)
+        refuse_absent(codes, numbers.shape[1], REMEDY)
         x = scores(numbers, self.inputs)
         refuse_apart(x, codes, REMEDY)
-        temperature = exact_temperature(x, codes)  # so that the search starts near the end
-        start = identity("vector", classes)
-        free = torch.zeros_like(start)
         try:
-            theta = optimum(problem_of("vector", x.double() / temperature, codes, start, free))
+            factors, biases = best_vector(x.double(), codes)
         except NoOptimum as error:
             raise ValueError(f"there is no best vector: {error}; {REMEDY}") from None
-        self.scale_, self.bias_ = (theta[0] / temperature).numpy(), theta[1].numpy()
+        if bool(((x * factors + biases).argmax(1) == codes).all()):
+            raise ValueError(f"a vector makes every row right, so there is no best one; {REMEDY}")
+        self.scale_, self.bias_ = factors.numpy(), biases.numpy()
         return fitted(self, numbers, logits)
 
     def transform(self, logits: Array) -> Same:
@@ -83,3 +82,24 @@ class VectorScaling(TransformerMixin, ClassifierMixin, BaseEstimator):  # type: 
     def _mapped(self, logits: Array) -> Tensor:
         x = scores(new_inputs(self, logits), self.inputs).double()
         return x * torch.from_numpy(self.scale_) + torch.from_numpy(self.bias_)
+
+
+def best_vector(x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Factors and biases, sought near their end: about the mean of each column, at a scale of 1."""
+    middle = x.mean(0)
+    temperature = first_temperature(x, labels)
+    start = identity("vector", x.shape[1])
+    free = torch.zeros_like(start)
+    factors, biases = optimum(problem_of("vector", (x - middle) / temperature, labels, start, free))
+    factors = factors / temperature
+    return factors, biases - factors * middle
+
+
+def first_temperature(x: Tensor, labels: Tensor) -> float:
+    """The best one; where none helps, a vector may, so any that makes the scores small."""
+    try:
+        return exact_temperature(x, labels)
+    except ValueError as error:
+        if NO_BEST["T to 0"] in str(error):  # what is right already is always better if larger
+            raise
+        return max(float((x - x.mean(0)).abs().max()), LEAST)

@@ -43,7 +43,7 @@ Gaps = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class VennAbersCalibration(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Inductive Venn-Abers probabilities.
+    """Inductive Venn-Abers probabilities: two isotonic fits per row, and the bounds they give.
 
     inputs    "logits", or "probs" for probabilities
     classes   names of the columns, where labels are names

@@ -184,8 +184,8 @@ FIGURES = {
     "sparsity": Entry(
         "Fig. 8: weights dropped, epoch by epoch",
         "The share of the head's weights that MaC-Cal drops, as its feedback sets it anew after"
-        " every epoch. It should settle, and at a share of its own for each network and data "
-        "set.",
+        " every epoch. By itself it solves for the share; Eq. 12, of a fresh head, moves it in "
+        "steps. It should settle, and at a share of its own for each network and data set.",
         prepare_sparsity,
         plot_sparsity,
     ),

@@ -16,6 +16,7 @@ from maccal.calibration.posthoc.structured import (
     penalties,
 )
 from maccal.calibration.posthoc.vector import VectorScaling
+from maccal.metrics import nll
 
 LOGITS, LABELS = made_up()
 
@@ -237,6 +238,28 @@ def test_no_best_vector():
         VectorScaling().fit(LOGITS + 100 * np.eye(4)[LABELS], LABELS)
     with pytest.raises(ValueError, match="all labels are 1; fit on rows of several classes"):
         VectorScaling().fit(LOGITS, np.ones(len(LOGITS), int))
+
+
+def test_a_vector_where_no_temperature_helps():
+    """Reversed, far from 0 or hidden behind a bias: the same fit, although T runs away."""
+    best = value_of_vector(LOGITS, LABELS)
+    assert value_of_vector(-LOGITS, LABELS) == pytest.approx(best, abs=1e-9)
+    assert value_of_vector(LOGITS + 1e6, LABELS) == pytest.approx(best, abs=1e-9)
+    assert value_of_vector(LOGITS + 60 * np.eye(4)[0], LABELS) == pytest.approx(best, abs=1e-9)
+    # scores that tell nothing leave the shares of the classes
+    shares = np.bincount(LABELS) / len(LABELS)
+    assert value_of_vector(np.zeros_like(LOGITS), LABELS) == pytest.approx(
+        -(shares * np.log(shares)).sum(), abs=1e-9
+    )
+
+
+def value_of_vector(logits, labels):
+    return nll(VectorScaling().fit(logits, labels).predict_proba(logits), labels)
+
+
+def test_reversed_logits_without_a_mistake_have_no_best_vector():
+    with pytest.raises(ValueError, match="no best"):
+        VectorScaling().fit(LOGITS, LOGITS.argmin(1))
 
 
 def test_a_class_told_apart_has_no_best_vector():

@@ -111,6 +111,16 @@ def test_beta_of_probabilities_that_are_all_0_or_1():
     assert found == pytest.approx(np.repeat([0.2, 0.8], 5), abs=1e-6)
 
 
+def test_beta_of_all_0_or_1_with_few_mistakes():
+    """The probabilities as they are beat a guess, and no slope leads away from them."""
+    labels = np.repeat([0, 1, 2], 100)
+    said = labels.copy()
+    said[::100] = [1, 2, 0]  # each class is said 100 times, and wrong once
+    probs = np.eye(3)[said]
+    found = BetaCalibration(inputs="probs").fit(probs, labels).predict_proba(probs)
+    assert found[np.arange(300), said] == pytest.approx(np.full(300, 0.99), abs=1e-6)
+
+
 def slow_venn_abers(score, hit, new):
     """Two isotonic fits for every new score."""
     found = []

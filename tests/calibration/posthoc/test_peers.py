@@ -71,9 +71,10 @@ def test_the_same_as_the_peer(name, peer, halves):
 
 @pytest.mark.parametrize("name", ["structured vector", "structured matrix"])
 def test_structured_scaling_reaches_its_published_level(name, halves):
-    """The log-loss of the authors' package to four digits, or a better one."""
+    """The log-loss of the authors' package on unseen rows, to 0.0002; never more by 0.00005."""
     pytest.importorskip("probmetrics")
     old, old_y, new, new_y = halves
     theirs = PEERS[name]["probmetrics"](old, old_y)
     ours = FAMILY[name](inputs="probs").fit(old, old_y).predict_proba
-    assert nll(ours(new), new_y) <= nll(theirs(new), new_y) + 5e-5
+    apart = nll(ours(new), new_y) - nll(theirs(new), new_y)
+    assert -2e-4 < apart < 5e-5
