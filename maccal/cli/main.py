@@ -3,8 +3,10 @@
 `maccal --help` needs no torch, and a verb only what it uses.
 """
 
+import io
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version
@@ -20,6 +22,24 @@ from maccal.plugins import load_plugins, without_plugins
 
 ABOUT = "Make a neural network's confidence trustworthy: measure it, calibrate it, report it."
 HELP = ("-h", "--help")
+FLAGS = ("--help", "--version", "--plugin")  # that may stand where the verb does
+# In tyro's completion scripts: None is no choice; where no flag or verb fits, files may; zsh counts
+# words from 1; and of a file's name only the last word is known, where bash's script joins all
+REPAIRS = (
+    ("'unset', ", ""),
+    (", 'unset'", ""),
+    (
+        "    return completions\n\n\ndef main()",
+        "    files = ['__TYRO_COMPLETE_FILES__']\n"
+        "    return completions or (files if current_word else [])\n\n\ndef main()",
+    ),
+    ('"${words[@]}" "$CURRENT"', '"${words[@]}" "$((CURRENT - 1))"'),
+    (
+        'COMPREPLY=($(compgen -f -- "$cur"))',
+        "compopt -o filenames 2>/dev/null\n"
+        '    COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}"))',
+    ),
+)
 COMPLETION = ("--tyro-print-completion", "--tyro-write-completion")
 
 
@@ -98,10 +118,10 @@ def mistake(group: str, words: Sequence[str]) -> str:
     after = f"maccal {group}".strip()
     if not words:
         return f"no verb; choose {', '.join(known)}, or see {after} --help"
-    close = get_close_matches(words[0], known, n=2)
+    close = get_close_matches(words[0], [*known, *FLAGS], n=2)
     if not close and words[0].startswith("-"):
         return f"{words[0]}: the verb comes first; choose {', '.join(known)}"
-    guess = f"did you mean {' or '.join(close)}?" if close else f"choose {', '.join(known)}"
+    guess = f"did you mean {' or '.join(close)}?" if close else f"choose {', '.join(known)}."
     return f"no verb {words[0]!r}; {guess} See {after} --help"
 
 
@@ -120,9 +140,24 @@ def complete(words: Sequence[str]) -> None:
         groups.setdefault(first, []).append(Annotated[Any, inner])
     for first, inner_verbs in groups.items():
         commands[first] = grouped(inner_verbs)
-    tyro.extras.subcommand_cli_from_dict(
-        commands, prog="maccal", args=words, config=MARKERS, registry=UNSET
-    )
+    script = io.StringIO()
+    try:
+        with redirect_stdout(script):
+            tyro.extras.subcommand_cli_from_dict(
+                commands, prog="maccal", args=words, config=MARKERS, registry=UNSET
+            )
+    finally:
+        sys.stdout.write(mended(script.getvalue()))
+
+
+def mended(script: str) -> str:
+    """A completion script that completes the names of files too, and no word that is ours alone.
+
+    tyro's knows files only as the values of flags, not as FILE of `maccal evaluate FILE`.
+    """
+    for old, new in REPAIRS:
+        script = script.replace(old, new)
+    return script
 
 
 def grouped(verbs: list[Any]) -> Callable[..., Any]:

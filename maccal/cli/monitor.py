@@ -168,7 +168,7 @@ class Changes:
 
 
 def show_standing(found: Standing) -> None:
-    tell(counts(found))
+    tell(found.heading())
     if found.known is not None or found.expected is not None:
         tell(number_table(found), "")
     for alarm, words in zip(found.alarms, found.words(), strict=True):
@@ -176,12 +176,6 @@ def show_standing(found: Standing) -> None:
     caution = found.caution()
     if caution:
         tell(caution)
-
-
-def counts(found: Standing) -> str:
-    labelled = f"{found.labelled:,} with labels, {found.waiting:,} waiting for theirs"
-    batches = "batch" if found.batches == 1 else "batches"
-    return f"{found.rows:,} rows in {found.batches:,} {batches}; {labelled}"
 
 
 def number_table(found: Standing) -> Table:

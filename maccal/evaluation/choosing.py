@@ -31,7 +31,7 @@ from maccal.metrics import summary
 from maccal.metrics.arguments import as_tensor, check_bins, check_count
 from maccal.metrics.given import Classes
 from maccal.metrics.inputs import Array, Labels
-from maccal.metrics.paired import RowNumbers, compare_rows
+from maccal.metrics.paired import Difference, RowNumbers, compare_rows
 
 DRAWS = 80  # for each calibrator compared: the rarest p-value is then a quarter of the level
 COPIES = 0.01  # the share of rows that are there again which is worth a word
@@ -139,7 +139,7 @@ def compared(
     candidates = []
     for name, here in rows.items():
         from_best = test(rows[best], here)
-        from_temperature = {}
+        from_temperature: dict[str, Difference] = {}
         if best == "temperature":
             from_temperature = from_best
         elif "temperature" in rows:

@@ -65,7 +65,7 @@ def parse_header(path: Path, header: list[str]) -> Header:
     if len(labels) != 1 or len(kinds) != 1:
         seen = ", ".join(shortened(word) for word in header[:6])
         expected = "one 'label' and prob_0, prob_1, ... or logit_0, logit_1, ..."
-        raise FileError(path, f"columns {seen} ...; expected {expected}")
+        raise FileError(path, f"columns {seen} ...; expected {expected}{other_task(header)}")
     names = [score.name for score in scores]
     if len(set(names)) != len(names):
         raise FileError(path, "two score columns have the same name")
@@ -74,6 +74,18 @@ def parse_header(path: Path, header: list[str]) -> Header:
     columns = [score.column for score in scores]
     classes = tuple(score.name for score in scores)
     return Header(kinds.pop(), columns, classes, labels[0])
+
+
+def other_task(header: list[str]) -> str:
+    """What to say of a header that is not one of classes, but may be that of another task.
+
+    >>> other_task(["label", "prob"])
+    '; for one score of class 1 per row say --task binary'
+    """
+    if {"prob", "probs", "logit", "logits"} & set(header):
+        return "; for one score of class 1 per row say --task binary"
+    labels = sum(word.partition("_")[0] in LABELS for word in header)
+    return "; for several labels per row say --task multilabel" if labels > 1 else ""
 
 
 def score_columns(header: list[str]) -> list[Score]:

@@ -30,6 +30,7 @@ from maccal.evaluation.predictions import read, stem_of
 from maccal.evaluation.tables import LABELS, PREFIXES, ClassIndex, Kind, score_columns
 from maccal.io import FileError, readable
 from maccal.metrics import BinarySummary, MultilabelSummary, binary_summary, multilabel_summary
+from maccal.metrics.given import class_indices
 
 Task = Literal["binary", "multilabel"]
 SUFFIXES = (".npz", ".npy", ".csv", ".csv.gz")
@@ -85,7 +86,7 @@ def read_task(
 ) -> TaskPredictions:
     """Predictions of a task from a file, its format told by the suffix.
 
-    `classes` are two names, for binary labels that are names in a .csv; class 1 last.
+    `classes` are two names, for binary labels that are names; class 1 last.
     """
     path = Path(path)
     if not path.name.lower().endswith(SUFFIXES):
@@ -94,15 +95,19 @@ def read_task(
         if labels is not None or kind is not None:
             raise FileError(path, "a .csv file names its columns; leave --labels and --kind out")
         return read_task_csv(path, task, classes)
-    if classes:
-        raise FileError(path, "--classes is for the names in a .csv file; save 0 and 1 here")
+    check_two(path, task, classes)
     said = read(path, labels=labels, kind=kind)
-    return TaskPredictions(task, said.scores, said.kind, said.labels, said.name)
+    truth = np.asarray(class_indices(said.labels, classes)) if classes else said.labels
+    return TaskPredictions(task, said.scores, said.kind, truth, said.name)
+
+
+def check_two(path: Path, task: Task, classes: tuple[str, ...]) -> None:
+    if classes and (task != "binary" or len(set(classes)) != 2):
+        raise FileError(path, "--classes has two names here, class 1 last, and goes with binary")
 
 
 def read_task_csv(path: Path, task: Task, classes: tuple[str, ...] = ()) -> TaskPredictions:
-    if classes and (task != "binary" or len(set(classes)) != 2):
-        raise FileError(path, "--classes has two names here, class 1 last, and goes with binary")
+    check_two(path, task, classes)
     with reading(path, "a table of numbers"), opened(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig")
         header = [word.strip() for word in next(csv.reader(text), [])]

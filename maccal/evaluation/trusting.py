@@ -15,7 +15,7 @@ from maccal.evaluation.predictions import Predictions
 from maccal.evaluation.tasks import plain_numbers
 from maccal.metrics import Listing, by_class, by_group
 from maccal.metrics.arguments import generator
-from maccal.metrics.inputs import check_labels, check_probs
+from maccal.metrics.inputs import check_labels, check_probs, refuse_several
 from maccal.trust.conformal import ConformalSets
 from maccal.trust.scores import Method
 from maccal.trust.selective import AbstainingClassifier
@@ -78,6 +78,7 @@ def trust_in(
     seed: int = 0,
 ) -> Trust:
     """Fit on one part and measure on the other; `groups` has a name for each row of both."""
+    refuse_several(predictions.labels, predictions.scores)
     check_labels(predictions.labels, check_probs(predictions.probs))  # before rows are halved
     old, new = halves(predictions, seed) if test is None else (predictions, test)
     made, found = [], []

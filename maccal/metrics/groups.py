@@ -33,6 +33,7 @@ from maccal.metrics.inputs import (
     check_confidence,
     check_labels,
     check_probs,
+    refuse_several,
     scan,
     softmax,
 )
@@ -111,6 +112,7 @@ def by_class(
     labels: Any = None,
     *,
     logits: Array | None = None,
+    classes: Classes | None = None,
     names: Sequence[str] = (),
     one_vs_rest: bool = False,
     bins: int = 15,
@@ -122,14 +124,17 @@ def by_class(
     With one_vs_rest=True every class's own probability is measured on all rows, against whether
     the label is that class: `share` is how often it is, `probability` what the model says. Rows of
     one true class are no group: not even a perfect model is calibrated on those alone. With
-    `names`, those of the columns, labels may be names too.
+    `classes` (or `names`, which is the same here) the lines have names, and labels may be names.
 
     >>> probs = np.array([[0.8, 0.2]] * 10 + [[0.4, 0.6]] * 10)
     >>> labels = np.array([0] * 8 + [1] * 2 + [1] * 10)
-    >>> lines = by_class(probs, labels, names=["cat", "dog"])
+    >>> lines = by_class(probs, labels, classes=["cat", "dog"])
     >>> [(line["class"], line["rows"], round(line["ece"], 3)) for line in lines]
     [('cat', 10, 0.0), ('dog', 10, 0.4)]
     """
+    if classes is not None and len(names):
+        raise ValueError("classes and names are the same here; pass classes alone")
+    names = names if classes is None else given.class_names(classes)
     if len(names):
         check_order(logits if probs is None else probs, names)
         labels = class_indices(labels, names)
@@ -152,6 +157,7 @@ def top_of(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Confidence, whether it was right, and the probabilities, all checked and on the CPU."""
     check_given(probs, labels, logits)
+    refuse_several(labels, logits if probs is None else probs)
     p = check_probs(probs) if logits is None else as_tensor(softmax(logits), "logits")
     p = p.cpu() if p.dtype == torch.float64 else p.cpu().float()
     confidence, correct, _, _ = scan(p, check_labels(labels, p))

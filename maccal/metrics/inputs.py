@@ -41,7 +41,7 @@ ROUNDED = 0.1  # a row whose sum is off by less was probably rounded
 
 # What to do instead, where the mistake is a common one
 NAMED = (
-    "pass classes=[...] with the names in the order of the columns,"
+    "pass classes=[...], or --classes, with the names in the order of the columns,"
     " or class indices: [classes.index(label) for label in labels]"
 )
 NORMALISE = "divide each row by its sum, as normalise=True and --normalise do"
@@ -165,6 +165,13 @@ def check_label_shape(labels: Tensor, rows: int, classes: int) -> None:
     if len(labels) != rows:
         found = f"{rows} rows of predictions but {len(labels)} labels"
         raise ValueError(f"{found}; they must match one to one")
+
+
+def refuse_several(labels: Any, scores: Any) -> None:
+    """ValueError for several labels per row, before their scores are found not to sum to 1."""
+    shape = tuple(getattr(labels, "shape", ()))
+    if len(shape) == 2 and shape == tuple(getattr(scores, "shape", ())):
+        check_label_shape(label_tensor(labels), *shape)
 
 
 def check_confidence(confidence: Array, correct: Array) -> tuple[Tensor, Tensor]:

@@ -19,10 +19,19 @@ from maccal.metrics.binning import assign, equal_width_edges
 from maccal.metrics.frames import check_index
 from maccal.metrics.given import Classes, plain
 from maccal.metrics.inputs import Array, Labels, check_confidence, top_label
+from maccal.metrics.listing import Column, Listing
 from maccal.metrics.miscalibration import ece
+from maccal.metrics.notebooks import needs_pandas
 from maccal.metrics.resampling import LEVEL, Z, batches, centred
 from maccal.metrics.scores import as_scores, row_scores
+from maccal.metrics.summaries import METRICS, show
 
+COLUMNS = (
+    Column("metric", "", "text"),
+    Column("difference", "second minus first", "text"),
+    Column("interval", "95 % interval", "text"),
+    Column("p", "p", "p"),
+)
 BLOCKS = 1 << 13  # beyond this many rows, random blocks of rows are resampled
 
 
@@ -40,6 +49,40 @@ class Difference(NamedTuple):
         return self.p_value < 1 - LEVEL
 
 
+class Differences(dict[str, Difference]):
+    """A plain dict of differences that prints, and shows in a notebook, as a table."""
+
+    def listing(self) -> Listing:
+        """One line per metric, as texts."""
+        lines = []
+        for key, found in self.items():
+            metric = METRICS[key]
+            value, low, high = (show(number, metric.percent) for number in found[:3])
+            lines.append(
+                {
+                    "metric": metric.label,
+                    "difference": f"+{value}" if found.difference > 0 else value,
+                    "interval": f"{low} to {high}",
+                    "p": found.p_value,
+                }
+            )
+        return Listing(lines, COLUMNS)
+
+    def to_frame(self) -> Any:
+        """The numbers as a pandas DataFrame, one row per metric."""
+        frame = needs_pandas().DataFrame(list(self.values()), index=list(self))
+        return frame.rename_axis("metric")
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        return str(self.listing())
+
+    def _repr_html_(self) -> str:
+        return self.listing()._repr_html_()
+
+
 def compare(
     first: Array,
     second: Array,
@@ -50,7 +93,7 @@ def compare(
     bins: int = 15,
     resamples: int = 1000,
     seed: int = 0,
-) -> dict[str, Difference]:
+) -> Differences:
     """Accuracy, ECE, NLL and Brier of the second model minus those of the first.
 
     Each with its interval and p-value. `first` and `second` are probabilities of the same rows;
@@ -97,16 +140,16 @@ class RowNumbers(NamedTuple):
 
 def compare_rows(
     first: RowNumbers, second: RowNumbers, *, bins: int, resamples: int, seed: int
-) -> dict[str, Difference]:
+) -> Differences:
     """As compare, of two models whose rows were looked at before."""
     nll, brier = second.scores - first.scores
     tops = [(first.confidence, first.hit), (second.confidence, second.hit)]
-    return {
-        "accuracy": paired_means(second.hit.double() - first.hit.double()),
-        "ece": paired_ece(tops, bins, resamples, seed),
-        "nll": paired_means(nll),
-        "brier": paired_means(brier),
-    }
+    return Differences(
+        accuracy=paired_means(second.hit.double() - first.hit.double()),
+        ece=paired_ece(tops, bins, resamples, seed),
+        nll=paired_means(nll),
+        brier=paired_means(brier),
+    )
 
 
 def paired_means(difference: Tensor) -> Difference:

@@ -61,6 +61,9 @@ class Stream:
     classes: int
     bins: int
 
+    def __repr__(self) -> str:
+        return f"Stream of {self.fine.n:,} rows, {self.classes} classes; summary() has the numbers"
+
     @classmethod
     def empty(cls, bins: int = 15) -> "Stream":
         bins = check_bins(bins)

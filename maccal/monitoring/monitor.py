@@ -63,6 +63,14 @@ class Monitor:
         self.events: dict[str, Event] = {}  # by the name of their file, as they were recorded
         self.replay = Replay(self.settings)
 
+    def __repr__(self) -> str:
+        kept = "in memory" if self.folder is None else f"in {self.folder}"
+        events = "event" if len(self.events) == 1 else "events"
+        return f"Monitor {kept}: {len(self.events):,} {events}; standing() has the numbers"
+
+    def _repr_html_(self) -> str:
+        return self.standing()._repr_html_()
+
     @classmethod
     def create(
         cls,

@@ -2,10 +2,12 @@
 
 import math
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any
 
 from maccal.metrics import Bins
 from maccal.metrics.binning import settled
+from maccal.metrics.summaries import show
 from maccal.monitoring.cells import total
 from maccal.monitoring.expected import Expected, expected_accuracy
 from maccal.monitoring.measured import Measured, measured
@@ -72,6 +74,35 @@ class Standing:
             "The accuracy to expect takes the confidence as it was before the deployment, and the"
             " calibration alarm says that it has changed: do not rely on it."
         )
+
+    def heading(self) -> str:
+        """How many rows there are, and how many of them have labels."""
+        labelled = f"{self.labelled:,} with labels, {self.waiting:,} waiting for theirs"
+        batches = "batch" if self.batches == 1 else "batches"
+        return f"{self.rows:,} rows in {self.batches:,} {batches}; {labelled}"
+
+    def sentences(self) -> list[str]:
+        """All of it in words: how many rows, how good they are, and what the alarms say."""
+        found = [f"{self.heading()}."]
+        if self.known is not None:
+            accuracy, ece = show(self.known.accuracy, True), show(self.known.ece, True)
+            said = show(self.known.confidence, True)
+            found.append(f"It is right {accuracy} of the time and says {said}; ECE {ece}.")
+        if self.expected is not None:
+            low, high = show(self.expected.low, True), show(self.expected.high, True)
+            without = f"Of the {self.expected.rows:,} rows without labels, {low} to {high}"
+            found.append(f"{without} are expected to be right.")
+        caution = self.caution()
+        return [*found, *self.words(), *([caution] if caution else [])]
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences())
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<p>{escape(words)}</p>" for words in self.sentences())
 
     def sentence(self, alarm: AlarmState) -> str:
         """What an alarm says."""

@@ -198,7 +198,11 @@ def plot_reliability(
     """One panel per model, with a histogram below each; `new` makes the empty figure."""
     theme = theme or Theme()
     rows, columns = grid(len(models))
-    figure = new(figsize=(3.9 * columns + 0.5, 5.35 * rows + 0.45), facecolor=theme.paper)
+    height = 5.35 * rows + 0.45
+    # Where a square panel has too little height it gets narrower than the histogram below it
+    height += 0.35 if columns == 1 else 0.0  # a legend of two lines
+    height += 0.4 if title else 0.0
+    figure = new(figsize=(3.9 * columns + 0.5, height), facecolor=theme.paper)
     figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.06, hspace=0.0)
     heights = [4.0, 1.0] * rows
     axes = figure.subplots(2 * rows, columns, squeeze=False, height_ratios=heights, sharex=True)

@@ -27,7 +27,15 @@ from maccal.caution import warn
 from maccal.metrics.arguments import check_count, check_number, shortened
 from maccal.metrics.frames import check_same_columns, column_names
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array, Labels, Same, blocks, check_labels, check_probs
+from maccal.metrics.inputs import (
+    Array,
+    Labels,
+    Same,
+    blocks,
+    check_labels,
+    check_probs,
+    refuse_several,
+)
 from maccal.trust.names import columns_of, indices
 from maccal.trust.scores import METHODS, Method, Scoring, rounding
 from maccal.trust.sets import SetSummary, set_summary
@@ -87,6 +95,7 @@ class ConformalSets(BaseEstimator):  # type: ignore[misc]
         Labels may be names where `classes` has them in the order of the columns.
         """
         scoring, share, _ = self._asked()
+        refuse_several(labels, probs)
         p = check_probs(probs)
         self.classes_ = columns_of(classes, p.shape[1])
         y = check_labels(indices(labels, self.classes_, probs), p).cpu().numpy()

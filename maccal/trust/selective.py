@@ -31,7 +31,15 @@ from maccal.metrics.arguments import check_count, real, shortened
 from maccal.metrics.counts import chance_of_fewer, clopper_pearson, rate_bound
 from maccal.metrics.frames import check_same_columns, column_names
 from maccal.metrics.given import Classes
-from maccal.metrics.inputs import Array, Labels, Same, as_tensor, check_probs, top_label
+from maccal.metrics.inputs import (
+    Array,
+    Labels,
+    Same,
+    as_tensor,
+    check_probs,
+    refuse_several,
+    top_label,
+)
 from maccal.metrics.listing import Column, Listing
 from maccal.metrics.resampling import LEVEL
 from maccal.metrics.summaries import show
@@ -96,6 +104,7 @@ class AbstainingClassifier(BaseEstimator):  # type: ignore[misc]
         Labels may be names where `classes` has them in the order of the columns.
         """
         risk, delta = checked(self.risk, "risk"), checked(self.delta, "delta")
+        refuse_several(labels, probs)
         given = check_probs(probs)
         self.n_features_in_, self.precision_ = given.shape[1], given.dtype
         self.columns_ = column_names(probs)

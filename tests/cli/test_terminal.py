@@ -176,6 +176,8 @@ def test_examples_are_of_their_verb(name):
         (("evalute", "x.npz"), "no verb 'evalute'; did you mean evaluate? See maccal --help"),
         (("raport",), "no verb 'raport'; did you mean report? See maccal --help"),
         (("data", "chek"), "no verb 'chek'; did you mean check? See maccal data --help"),
+        (("help",), "no verb 'help'; did you mean --help? See maccal --help"),
+        (("--verison",), "no verb '--verison'; did you mean --version? See maccal --help"),
         (("xyzzy",), "no verb 'xyzzy'; choose demo, evaluate, "),
         (("--bins", "3"), "--bins: the verb comes first; choose demo"),
         ((), "no verb; choose demo, evaluate, "),
@@ -313,6 +315,9 @@ def test_completion_knows_verbs_flags_and_groups(folder):
         ("maccal ev", "evaluate"),
         ("maccal evaluate --norm", "--normalise"),
         ("maccal data ch", "check"),
+        ("maccal evaluate --kind pr", "probs"),
+        ("maccal evaluate comp", "completion"),  # a file
+        ("maccal evaluate --compare a.csv comp", "completion"),
     ):
         asked = f"source ./completion; COMP_WORDS=({words}); COMP_CWORD={words.count(' ')};"
         asked += (
@@ -320,6 +325,16 @@ def test_completion_knows_verbs_flags_and_groups(folder):
         )
         done = subprocess.run(["bash", "-c", asked], cwd=folder, capture_output=True, text=True)
         assert expected in done.stdout.split(), (words, done)
+    assert "'unset'" not in script
+
+
+@pytest.mark.slow
+def test_completion_of_zsh_counts_words_as_zsh_does(folder):
+    """tyro's script takes the number of the word from 0; in zsh it is from 1."""
+    code, script, _ = piped(folder, "--tyro-print-completion", "zsh")
+    assert code == 0
+    assert '"${words[@]}" "$((CURRENT - 1))"' in script
+    assert "'unset'" not in script
 
 
 @pytest.mark.slow

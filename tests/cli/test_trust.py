@@ -91,6 +91,15 @@ def test_binary(folder, monkeypatch, capsys, suffix):
     assert "share of class 1" in (folder / "out" / "binary.report.html").read_text()
 
 
+def test_binary_labels_may_be_names_in_arrays_too(folder, monkeypatch, capsys):
+    stored = np.load("binary.npz")
+    np.savez("names.npz", probs=stored["probs"], labels=np.array(["ham", "spam"])[stored["labels"]])
+    words = ("--task", "binary", "--classes", "ham", "spam", "--out", "out")
+    run(monkeypatch, "evaluate", "names.npz", *words, *QUICK)
+    record = read_json(folder / "out" / "names.binary.json", "binary 1")
+    assert record["positives"] == pytest.approx(stored["labels"].mean())
+
+
 @pytest.mark.parametrize("suffix", ["npz", "csv"])
 def test_multilabel(folder, monkeypatch, capsys, suffix):
     words = ("--task", "multilabel", "--out", "out")
@@ -117,6 +126,8 @@ REFUSED = [
     ("trust more.npz --groups sites.npy", "groups have shape (1200,)"),
     ("trust said.npz --test few.npz", "the classes must be the same"),
     ("trust binary.npz", "probs has shape (400,)"),
+    ("evaluate binary.csv", "for one score of class 1 per row say --task binary"),
+    ("evaluate multi.csv", "for several labels per row say --task multilabel"),
     ("evaluate binary.npz", "maccal evaluate --task binary"),
     ("evaluate multi.npz", "maccal evaluate --task multilabel"),
     ("evaluate said.npz --task binary", "expected one score of class 1 for each row"),

@@ -159,3 +159,29 @@ def test_wrong_names_are_refused():
         mc.by_class(probs, labels, names=["a", "b", "c", "a"])
     with pytest.raises(ValueError, match="abcd"):
         mc.by_class(probs, labels, names="abcd")
+
+
+def test_by_class_takes_classes_as_the_others_do():
+    probs = np.array([[0.8, 0.2]] * 10 + [[0.4, 0.6]] * 10)
+    labels = np.array(["cat"] * 8 + ["dog"] * 12)
+    lines = mc.by_class(probs, labels, classes=["cat", "dog"])
+    assert list(lines) == list(mc.by_class(probs, labels, names=["cat", "dog"]))
+    assert [line["class"] for line in lines] == ["cat", "dog"]
+    with pytest.raises(ValueError, match="pass classes alone"):
+        mc.by_class(probs, labels, classes=["cat", "dog"], names=["cat", "dog"])
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
+        mc.by_class,
+        lambda probs, labels: mc.by_group(probs, labels, np.zeros(len(labels))),
+        lambda probs, labels: mc.ConformalSets().fit(probs, labels),
+        lambda probs, labels: mc.AbstainingClassifier().fit(probs, labels),
+    ],
+)
+def test_several_labels_per_row_are_told_where_to_go(measure):
+    """The advice was to pass softmax probabilities, which is wrong for such labels."""
+    probs = np.array([[0.9, 0.8, 0.1], [0.2, 0.7, 0.6]])
+    with pytest.raises(ValueError, match="multilabel_summary"):
+        measure(probs, (probs > 0.5).astype(int))

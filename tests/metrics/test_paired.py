@@ -89,3 +89,15 @@ def test_bad_input_is_named():
         compare(a, b, labels[:9])
     with pytest.raises(ValueError, match="first has 4 classes and second 3"):
         compare(a, np.full((10, 3), 1 / 3), labels)
+
+
+def test_differences_are_a_dict_that_reads_as_a_table():
+    (a, b), labels = sample(500, 3, (1.0, 2.5))
+    found = compare(a, b, labels)
+    assert list(found) == ["accuracy", "ece", "nll", "brier"]
+    line = str(found).splitlines()[2]
+    assert line.startswith("ECE")
+    assert f"+{100 * found['ece'].difference:.2f} %" in line
+    assert "second minus first" in found._repr_html_()
+    frame = found.to_frame()
+    assert frame.loc["nll", "p_value"] == found["nll"].p_value

@@ -318,3 +318,8 @@ def rank_main(rank: int, world: int, folder: str) -> None:
 def test_all_reduce_over_two_processes(tmp_path):
     torch.multiprocessing.spawn(rank_main, (2, str(tmp_path)), nprocs=2)
     assert [(tmp_path / f"rank{rank}").read_text() for rank in (0, 1)] == ["the same"] * 2
+
+
+def test_a_stream_says_what_it_is():
+    stream = Stream.of(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0, 1]))
+    assert repr(stream) == "Stream of 2 rows, 2 classes; summary() has the numbers"

@@ -299,3 +299,20 @@ def test_a_reference_needs_all_labels(tmp_path):
     with pytest.raises(ValueError, match="either probs or logits"):
         mc.Monitor.create(tmp_path / "state", labels=Y)
     assert not (tmp_path / "state").exists()
+
+
+def test_a_monitor_and_its_standing_read_as_sentences(tmp_path):
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.7, 1, 500)
+    watch = Monitor.create(tmp_path / "state")
+    watch.add(np.stack([p, 1 - p], 1), (rng.random(500) > p - 0.2).astype(int))
+    watch.add(np.stack([p, 1 - p], 1))
+    found = watch.standing()
+    text = str(found)
+    assert text.startswith("1,000 rows in 2 batches; 500 with labels, 0 waiting for theirs.\n")
+    assert "Of the 500 rows without labels, " in text
+    assert found.words()[0] in text
+    assert found.caution() in text
+    assert found._repr_html_() == watch._repr_html_()
+    assert found._repr_html_().count("<p>") == len(text.splitlines())
+    assert repr(watch).endswith("2 events; standing() has the numbers")

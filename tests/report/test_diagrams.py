@@ -197,3 +197,20 @@ def test_the_quantile_is_that_of_scipy():
 
 def test_the_level_is_that_of_the_intervals():
     assert (LEVEL, Z) == (resampling.LEVEL, resampling.Z)
+
+
+@pytest.mark.parametrize("title", ["", "above"])
+@pytest.mark.parametrize("models", [1, 2, 4])
+def test_a_panel_is_as_wide_as_its_histogram(models, title):
+    """So that a bin stands above its rows."""
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.5, 1, 400)
+    probs, labels = np.stack([p, 1 - p], 1), (rng.random(400) > p).astype(int)
+    figure = reliability({f"model {k}": probs for k in range(models)}, labels, title=title)
+    figure.draw_without_rendering()
+    edges = {}
+    for axes in figure.axes:
+        box = axes.get_window_extent()
+        edges.setdefault(round(axes.get_subplotspec().colspan.start), []).append((box.x0, box.x1))
+    for column in edges.values():
+        assert np.ptp(np.array(column), axis=0) == pytest.approx(0, abs=0.5)
