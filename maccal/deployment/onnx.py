@@ -219,9 +219,9 @@ def check_agreement(runtime: Any, data: bytes, wrapped: Logits, inputs: Inputs) 
     settings.log_severity_level = 3  # errors
     try:
         session = runtime.InferenceSession(data, settings, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's errors have no class in common
-        reason = " ".join(str(error).split())[:400]
-        raise ValueError(f"onnxruntime cannot run this model: {reason}") from error
+    except Exception as failure:  # onnxruntime's errors have no class in common
+        reason = " ".join(str(failure).split())[:400]
+        raise ValueError(f"onnxruntime cannot run this model: {reason}") from failure
     asked = [given.name for given in session.get_inputs()]
     for rows in (1, inputs.rows, inputs.rows + 1):
         expected = wrapped(*inputs.arguments(rows, device_of(wrapped))).float().cpu().numpy()
