@@ -201,14 +201,18 @@ def speed_line(name: str, classes: int, rows: list[Row]) -> str:
     )
 
 
+def at_least(row: Row) -> float:
+    """Seconds that it took, or after which it was stopped."""
+    return float(row["seconds"] if "seconds" in row else row["over"])
+
+
 def times_faster(name: str, ours: Row, others: list[Row]) -> str:
     """At least that, where the fastest peer was stopped."""
     known = [row for row in others if "failed" not in row]
     if not known or "seconds" not in ours:
         return ""
-    least = [row.get("seconds", row.get("over")) for row in known]
-    fastest = known[least.index(min(least))]
-    times = min(least) / ours["seconds"]
+    fastest = min(known, key=at_least)
+    times = at_least(fastest) / ours["seconds"]
     words = f"{times:.1f}x" if "seconds" in fastest else f"> {times:.1f}x"
     return f"**{words}**" if times >= (3 if name == "temperature" else 1) else f"{words}, missed"
 

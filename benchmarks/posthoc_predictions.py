@@ -56,8 +56,12 @@ def cifar100(shared: Path, folder: Path) -> dict[str, np.ndarray]:
 def main(shared: Path, folder: Path) -> None:
     torch.set_num_threads(1)
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez(folder / "cifar10-resnet20.npz", **cifar10(shared, folder))
-    np.savez(folder / "cifar100-linear-on-resnet20.npz", **cifar100(shared, folder))
+    save(folder / "cifar10-resnet20.npz", cifar10(shared, folder))
+    save(folder / "cifar100-linear-on-resnet20.npz", cifar100(shared, folder))
+
+
+def save(file: Path, arrays: dict[str, np.ndarray]) -> None:
+    np.savez(file, allow_pickle=False, **arrays)
 
 
 if __name__ == "__main__":

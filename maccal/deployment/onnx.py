@@ -65,6 +65,7 @@ def export_onnx(
     with frozen(inside), torch.no_grad():
         wrapped = Logits(inside, inputs.keywords)
         translated = translate(wrapped, inputs, axes or {})
+        check_free(translated, axes or {})
         note(onnx, translated, model)
         if translated.ByteSize() > LARGEST:
             raise ValueError("the model has more than 2 GB, which one ONNX file cannot hold")
@@ -170,6 +171,19 @@ def translate(wrapped: Logits, inputs: Inputs, axes: Axes) -> Any:
     return program.model_proto
 
 
+def check_free(translated: Any, axes: Axes) -> None:
+    """ValueError for an axis that torch has fixed, without a word: another input's goes with it."""
+    for given in translated.graph.input:
+        dimensions = given.type.tensor_type.shape.dim
+        for axis, name in axes.get(given.name, {}).items():
+            if not dimensions[axis].dim_param:
+                raise ValueError(
+                    f"axes: axis {axis} of {given.name} ({name}) can only be "
+                    f"{dimensions[axis].dim_value}: another input, or the model, asks for that; "
+                    "name the axis of every input that goes with it"
+                )
+
+
 def free_axes(axes: Mapping[int, str]) -> dict[int, Any]:
     return {axis: torch.export.Dim(name) for axis, name in axes.items()}
 
@@ -203,7 +217,11 @@ def check_agreement(runtime: Any, data: bytes, wrapped: Logits, inputs: Inputs) 
     """ValueError unless onnxruntime says what torch says, of one row, of the batch, and of more."""
     settings = runtime.SessionOptions()
     settings.log_severity_level = 3  # errors
-    session = runtime.InferenceSession(data, settings, providers=["CPUExecutionProvider"])
+    try:
+        session = runtime.InferenceSession(data, settings, providers=["CPUExecutionProvider"])
+    except Exception as failure:  # onnxruntime's errors have no class in common
+        reason = " ".join(str(failure).split())[:400]
+        raise ValueError(f"onnxruntime cannot run this model: {reason}") from failure
     asked = [given.name for given in session.get_inputs()]
     for rows in (1, inputs.rows, inputs.rows + 1):
         expected = wrapped(*inputs.arguments(rows, device_of(wrapped))).float().cpu().numpy()

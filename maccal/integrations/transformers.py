@@ -9,7 +9,8 @@ afterwards writes the calibrated model: the keys of its state dict stay, and fro
 it. Needs transformers: pip install 'maccal[hf]'
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,22 @@ class CalibrationCallback(TrainerCallback):
                 raise ValueError(NOTHING)
         assert train is not None
         try:
-            calibrate(model, train, val=val, inplace=True, **self.choices)
+            with own_forward(model):
+                calibrate(model, train, val=val, inplace=True, **self.choices)
         except (ValueError, RuntimeError) as error:  # the training was long: its model is kept
             warn(f"the model is as trained, not calibrated: {error}")
+
+
+@contextmanager
+def own_forward(model: nn.Module) -> Iterator[None]:
+    """The model's own pass: with bf16=True and fp16=True one under autocast stands in its place."""
+    own = vars(model).get("_original_forward")  # accelerate's name for it
+    if own is None:
+        yield
+        return
+    there = model.forward
+    vars(model)["forward"] = own
+    try:
+        yield
+    finally:
+        vars(model)["forward"] = there

@@ -178,3 +178,16 @@ def test_torch_export(digits):
     program = torch.export.export(model.eval(), (x[:4],), dynamic_shapes=(free,)).module()
     with torch.no_grad():
         torch.testing.assert_close(program(x), model(x), rtol=0, atol=0)
+
+
+def test_an_axis_that_torch_has_fixed_is_refused(tmp_path):
+    """The file would take texts of one length only, without a word."""
+
+    class Sum(nn.Module):
+        def forward(self, a, b):
+            return (a + b)[:, :3]
+
+    batch = {"a": torch.ones(2, 6), "b": torch.ones(2, 6)}
+    with pytest.raises(ValueError, match=r"axis 1 of a \(length\) can only be 6"):
+        mc.export_onnx(Sum(), batch, tmp_path / "m", axes={"a": {1: "length"}})
+    assert list(tmp_path.iterdir()) == []

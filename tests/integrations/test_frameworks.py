@@ -423,3 +423,24 @@ def test_a_trained_model_is_kept_where_it_cannot_be_calibrated():
         ours.CalibrationCallback(train=wider, val=wider).on_train_end(None, None, None, model=model)
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name])
+
+
+def test_a_model_in_the_autocast_of_accelerate():
+    """As Trainer(bf16=True) leaves it: its own pass is calibrated, and autocast stays."""
+    model = nn.Sequential(nn.Identity(), nn.Linear(4, 4))
+    nn.init.eye_(model[1].weight)
+    nn.init.zeros_(model[1].bias)
+    model._original_forward = model.forward
+
+    def forward(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return model._original_forward(x).float()
+
+    model.forward = forward
+    train, val, _ = loaders()
+    ours = module("transformers")
+    hook = ours.CalibrationCallback(train=train, val=val, calibrator="temperature")
+    hook.on_train_end(None, None, None, model=model)
+    exact = mc.TemperatureScaling().fit(*val.dataset.tensors).temperature_
+    assert model[1].history[0]["temperature"] == pytest.approx(exact, abs=1e-4)
+    assert model.forward is forward
