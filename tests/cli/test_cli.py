@@ -365,6 +365,7 @@ def closed_pipe():
 
 INTERRUPTED = """
 import builtins, os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 import maccal.__main__ as entry
 
 real = builtins.__import__

@@ -342,6 +342,8 @@ def test_completion_of_zsh_counts_words_as_zsh_does(folder):
 def test_ctrl_c_at_any_moment_is_quiet(folder, delay):
     """Before Python runs our first line there is nothing that could be said otherwise."""
     ready = "import signal, sys, maccal.__main__ as m; sys.argv = ['maccal', 'demo', '--out', 'x'];"
+    # a job in the background ignores it, and so would what it starts
+    ready += "signal.signal(signal.SIGINT, signal.default_int_handler);"
     ready += "print('go', flush=True); m.main()"
     process = subprocess.Popen(
         [sys.executable, "-c", ready],

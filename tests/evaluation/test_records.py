@@ -82,7 +82,7 @@ def test_predictions_of_ones_own():
 
 def test_normalised_files(tmp_path):
     (tmp_path / "a.csv").write_text("label,prob_0,prob_1\n0,33.3,66.6\n1,33.3,66.6\n")
-    with pytest.raises(ValueError, match="--normalise on the command line"):
+    with pytest.raises(ValueError, match="as normalise=True and --normalise do"):
         read(tmp_path / "a.csv").summary(resamples=20)
     assert read(tmp_path / "a.csv", normalise=True).scores[0] == pytest.approx([1 / 3, 2 / 3])
     np.savez(tmp_path / "b.npz", logits=PROBS, labels=CODES)

@@ -38,7 +38,8 @@ def test_outputs_and_gradients_are_those_of_torch(width_in, width, side, size, s
     direction = torch.randn_like(theirs)
     ours.backward(direction)
     theirs.backward(direction)
-    assert torch.equal(inputs[0].grad, inputs[1].grad)
+    found, wanted = (image.grad for image in inputs)
+    assert (found - wanted).norm() <= 1e-3 * wanted.norm()  # the same bits on most processors
     found, wanted = (layer.weight.grad for layer in layers)
     assert found.dtype == torch.float32
     # both are rounded to bf16 once: a few may fall on the other side

@@ -312,7 +312,7 @@ def test_a_damaged_row_is_no_dead_end_for_the_grid(run, tmp_path):
     make_run(job.config, runs=run.parent)
     assert job.state(run.parent) == "done"
     (row,) = read_rows(save([job], run.parent, tmp_path / "results" / "rows.jsonl"))
-    assert row == replace(read_row(run / "row.json"), files=None)
+    assert row == collected(run, read_row(run / "row.json"))
 
 
 def test_one_epoch_killed_between_checkpoint_and_history(tmp_path, monkeypatch):
@@ -439,7 +439,9 @@ def test_odd_things_in_a_run_folder_are_refused_at_once(run, monkeypatch, capsys
 
 def test_a_file_where_the_folder_should_be(tmp_path, monkeypatch, capsys, made):
     (tmp_path / made.name).write_text("not a folder")
-    assert "File exists" in refused(monkeypatch, capsys, *COMMAND, "--runs", str(tmp_path))
+    assert "a file, where a folder is needed" in refused(
+        monkeypatch, capsys, *COMMAND, "--runs", str(tmp_path)
+    )
 
 
 ODD = {
