@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from findings import RAN, findings, words
+from findings import ABOUT, RAN, findings, words
 from markdown_table import table
 from site_reference import api, peers
 
@@ -161,7 +161,7 @@ def while_training() -> tuple[str, list[str]]:
     right = max(found, key=lambda name: found[name][0])
     said = f"in our rows {next(iter(found))} has the lowest ECE and {right} the highest accuracy"
     where = " and ".join(setting.title for setting in stands.settings)
-    about = f"Small networks that know their images by heart (scale `{scale}`): means over {where}."
+    about = f"Scale `{scale}`: {ABOUT[scale]} Means over {where}."
     more = (
         f"{about} None of these methods sees a held-out label. Intervals, and what calibrating each"
         " of them adds: [What came out](findings.md). What each of them is: [Methods]"
