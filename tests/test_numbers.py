@@ -20,7 +20,7 @@ from maccal.bench.claims import AUROC, FPR95, MEAN, POOLED
 from maccal.bench.comparing import both
 from maccal.bench.contrasts import contrast
 from maccal.bench.costs import printed_ratio, ratios, stage2_shares, timed
-from maccal.bench.grids import CIFARS, SENSITIVITY
+from maccal.bench.grids import CIFARS, GAMMAS, SENSITIVITY
 from maccal.bench.lines import Book, average, shared_seeds
 from maccal.bench.settling import moved
 from maccal.bench.standing import (
@@ -348,6 +348,7 @@ def of_full_standing():
         ("Next is ACLS, {} %, then PLP, {} %; as trained the networks have", acls, plp),
         ("{} %. It is beyond chance against {} of the {} others", vanilla, *FULL.real_others()),
         ("level, {} and {} %.", *aeces),
+        ("of the training images, it has {} %.", share(FULL.of("maccal,views"))),
         ("As printed MaC-Cal has {} %**", printed),
         ("Accuracy is {} % where the network as trained has {} %", *right),
     ]
@@ -416,6 +417,34 @@ def of_full_ablation():
     ]
 
 
+def of_full_combinations():
+    eces, _ = FULL.added()
+    real = [-one.difference for one in eces.values() if one.real]
+    assert all(one.difference < 0 for one in eces.values())
+    assert len(eces) == 10
+    counted = f"{len(real)} of {len(eces)}"
+    return [("beyond chance in {}, by {} to {} points", counted, *ends(real))]
+
+
+def of_full_gamma():
+    swept = {}
+    for data in CIFARS:
+        lines = [line for line in FULL.book.lines if line.setting.data == data]
+        told = [line for line in lines if line.variant.startswith("maccal,statistics=deployed")]
+        swept[data] = {line.ran.calibration["gamma"]: line.mean("ece") for line in told}
+        assert len(swept[data]) == len(GAMMAS)
+    best = [(gamma, share(found[gamma])) for found, gamma in lowest_gammas(swept)]
+    wide = [share(found[0.5]) for found in swept.values()]
+    return [
+        ("the best is {} on CIFAR-10, {} %, and {} on CIFAR-100, {} %", *best[0], *best[1]),
+        ("with 0.5 the head has {} and {} %", *wide),
+    ]
+
+
+def lowest_gammas(swept):
+    return [(found, min(found, key=found.get)) for found in swept.values()]
+
+
 TOPICS = (
     of_standing,
     of_vanilla,
@@ -433,6 +462,8 @@ TOPICS = (
     of_full_elsewhere,
     of_full_shift,
     of_full_ablation,
+    of_full_combinations,
+    of_full_gamma,
 )
 
 
