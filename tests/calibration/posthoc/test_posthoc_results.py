@@ -39,7 +39,7 @@ def test_the_losses_that_the_docs_name(network):
     assert f"{ours:.4f} against {theirs:.4f}" in text
 
 
-# the docs say so: the peer stops at a rough tolerance, ours at the optimum
+# the docs say so
 SLOWER = [("Dirichlet", 1000)]
 
 
